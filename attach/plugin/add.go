@@ -105,7 +105,7 @@ func (c *call) clearWay(ctx context.Context, r *delegate.Runner, k journal.Key, 
 	}
 	if err == nil && e.Answered {
 		return types.NewError(types.ErrInvalidEnvironmentVariables,
-			fmt.Sprintf("container %s, interface %s is attached already: DEL has to come first", k.ContainerID, k.IfName), "")
+			fmt.Sprintf("container %s, interface %s (CNI_CONTAINERID, CNI_IFNAME) is attached already: DEL has to come first", k.ContainerID, k.IfName), "")
 	}
 	c.hangUp() // the answer to what was asked ahead will be old
 	if err := r.Detach(ctx, k, netns); err != nil {

@@ -18,8 +18,12 @@ func TestErrors(t *testing.T) {
 		}
 		n.call("ADD", "c1").set("CNI_CONTAINERID", "").set("CNI_IFNAME", "").run(t).wantError(t, 4, "CNI_CONTAINERID,CNI_IFNAME")
 		n.call("EAT", "c1").run(t).wantError(t, 4, "EAT")
-		n.call("ADD", "c 1").run(t).wantError(t, 4, "containerID")
-		n.call("ADD", "c1").set("CNI_IFNAME", "a/b").run(t).wantError(t, 4, "interface name")
+		n.call("ADD", "c 1").run(t).wantError(t, 4, "CNI_CONTAINERID")
+		n.call("ADD", "c1").set("CNI_IFNAME", "a/b").run(t).wantError(t, 4, "CNI_IFNAME")
+		n.call("ADD", "c1").set("CNI_ARGS", "rubbish").run(t).wantError(t, 4, "CNI_ARGS")
+		if o := n.in("0.4.0").call("ADD", "c 1").run(t); !strings.Contains(o.stdout, `"cniVersion": "0.4.0"`) {
+			t.Errorf("a container that is none, with a configuration of CNI 0.4.0: %s; want that version", o.stdout)
+		}
 
 		dir, err := os.Open(t.TempDir())
 		if err != nil {

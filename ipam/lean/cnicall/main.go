@@ -1,6 +1,7 @@
 package cnicall
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -37,9 +38,10 @@ type Streams struct {
 // Main serves the one call that getenv and s.In describe, as PluginMainFuncsWithError of
 // the CNI library's package skel does: it answers VERSION itself, and about to people;
 // it checks what the library checks, in its order and its words; and it returns what
-// the runtime is to be told, nil for success, and the CNI version of the configuration,
-// empty where it was not read: what is told has to be in that version. An ADD into the
-// plugin's own network namespace is refused before it is served, not afterwards.
+// the runtime is to be told, nil for success, and the CNI version of the configuration, as far as
+// that can be read, else nothing: what is told has to be in that version. There are two
+// differences. An ADD into the plugin's own network namespace is refused before it is served, not
+// afterwards. An error about the value of a variable names the variable, as CNI demands.
 //
 // The library compiles regular expressions before main, has encoding/json learn three
 // types, and locks a thread to look at its network namespace, for which the runtime of
@@ -53,9 +55,11 @@ func Main(getenv func(string) string, s Streams, f Funcs, about string) (confVer
 			fmt.Fprintf(s.Err, "CNI protocol versions supported: %s\n", strings.Join(version.All.SupportedVersions(), ", "))
 			return "", nil
 		}
-		return "", e
+		return versionOf(args.StdinData), e
 	}
-	e = dispatch(verb, args, s.Out, f)
+	if e = dispatch(verb, args, s.Out, f); e != nil && args.Version == "" {
+		args.Version = versionOf(args.StdinData)
+	}
 	return args.Version, e
 }
 
@@ -90,9 +94,14 @@ func dispatch(verb string, args *Args, out io.Writer, f Funcs) *types.Error {
 	}
 }
 
-// readArgs reads what a call of verb brings, and checks it.
+// readArgs reads what a call of verb brings, and checks it. With an error, the Args have what could
+// be read.
 func readArgs(getenv func(string) string, in io.Reader, verb string) (*Args, *types.Error) {
 	args := new(Args)
+	var unread error
+	if verb != "" && verb != "VERSION" { // first, since errors are told in the version that it has
+		args.StdinData, unread = io.ReadAll(in)
+	}
 	ofPod := verb == "ADD" || verb == "CHECK" || verb == "DEL"
 	ofAny := ofPod || verb == "GC" || verb == "STATUS"
 	var missing []string
@@ -116,19 +125,19 @@ func readArgs(getenv func(string) string, in io.Reader, verb string) (*Args, *ty
 			missing = append(missing, v.name)
 		case *v.value != "" && v.required && v.check != nil:
 			if e := v.check(*v.value); e != nil {
-				return nil, e
+				e.Msg = v.name + ": " + e.Msg
+				return args, e
 			}
 		}
 	}
 	if len(missing) > 0 {
-		return nil, types.NewError(types.ErrInvalidEnvironmentVariables, "required env variables ["+strings.Join(missing, ",")+"] missing", "")
+		return args, types.NewError(types.ErrInvalidEnvironmentVariables, "required env variables ["+strings.Join(missing, ",")+"] missing", "")
 	}
 	if verb == "VERSION" {
 		return args, nil
 	}
-	var err error
-	if args.StdinData, err = io.ReadAll(in); err != nil {
-		return nil, types.NewError(types.ErrIOFailure, fmt.Sprintf("error reading from stdin: %v", err), "")
+	if unread != nil {
+		return args, types.NewError(types.ErrIOFailure, fmt.Sprintf("error reading from stdin: %v", unread), "")
 	}
 	return args, checkName(args.StdinData)
 }
@@ -187,6 +196,33 @@ func (args *Args) readVersion() *types.Error {
 		return types.NewError(types.ErrDecodingFailure, err.Error(), "")
 	}
 	return nil
+}
+
+// versionOf returns the version that a configuration has, as far as it can be read at all: it may
+// end before its end. It is empty if there is none.
+func versionOf(text []byte) string {
+	args := Args{StdinData: text}
+	if args.readVersion() == nil {
+		return args.Version
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return ""
+	}
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return ""
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return ""
+		}
+		if key == "cniVersion" && value[0] == '"' {
+			return plainjson.Text(value)
+		}
+	}
+	return ""
 }
 
 // checkName reports a configuration without a name of a network.

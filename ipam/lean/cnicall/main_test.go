@@ -131,11 +131,17 @@ func calls() (all []pluginCall) {
 	return all
 }
 
-// TestMainDoesWhatTheCNILibraryDoes compares every kind of call.
+// TestMainDoesWhatTheCNILibraryDoes (C16) compares every kind of call. What is wrong with a
+// variable's value, the library says without the variable's name.
 func TestMainDoesWhatTheCNILibraryDoes(t *testing.T) {
 	for _, c := range calls() {
 		got, _ := c.ours()
 		want := c.byLibrary(t)
+		for prefix, name := range map[string]string{"invalid characters in containerID": "CNI_CONTAINERID", "interface name ": "CNI_IFNAME"} {
+			if want.err != nil && strings.HasPrefix(want.err.Msg, prefix) {
+				want.err.Msg = name + ": " + want.err.Msg
+			}
+		}
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%v with %q:\ngot  %+v, %v\nwant %+v, %v", c.env, c.stdin, got, got.err, want, want.err)
 		}
@@ -156,6 +162,37 @@ func TestOwnNetworkNamespace(t *testing.T) {
 			if got.served != want.served || (got.err == nil) != (want.err == nil) || got.err != nil && got.err.Code != want.err.Code {
 				t.Errorf("%s with override %q: served %q, %v; want %q, %v", verb, override, got.served, got.err, want.served, want.err)
 			}
+		}
+	}
+}
+
+// TestEarlyErrorsAreInTheVersionOfTheConfiguration (C16): also those that come before the
+// configuration is looked at, or by which it cannot be read, as far as its version can be.
+func TestEarlyErrorsAreInTheVersionOfTheConfiguration(t *testing.T) {
+	const conf = `{"cniVersion":"0.4.0","name":"n"}`
+	for _, tt := range []struct {
+		what, variable, value, stdin, version string
+		code                                  uint
+	}{
+		{"a variable that is missing", "CONTAINERID", "", conf, "0.4.0", types.ErrInvalidEnvironmentVariables},
+		{"a variable that is wrong", "IFNAME", "a/b", conf, "0.4.0", types.ErrInvalidEnvironmentVariables},
+		{"no such verb", "COMMAND", "EAT", conf, "0.4.0", types.ErrInvalidEnvironmentVariables},
+		{"no name", "ARGS", "", `{"cniVersion":"0.4.0"}`, "0.4.0", types.ErrInvalidNetworkConfig},
+		{"no version", "ARGS", "", `{}`, "0.1.0", types.ErrInvalidNetworkConfig},
+		{"a name that is none", "ARGS", "", `{"name":7,"cniVersion":"0.4.0"}`, "0.4.0", types.ErrDecodingFailure},
+		{"cut short", "ARGS", "", `{"cniVersion":"0.4.0","name":"n`, "0.4.0", types.ErrDecodingFailure},
+		{"cut short in another member", "ARGS", "", `{"cniVersion":"0.4.0","name":{"n":`, "0.4.0", types.ErrDecodingFailure},
+		{"cut short before the version", "ARGS", "", `{"name":"n","cniVer`, "", types.ErrDecodingFailure},
+		{"a version that is none", "ARGS", "", `{"cniVersion":4,"name":"n"}`, "", types.ErrDecodingFailure},
+		{"a version elsewhere", "ARGS", "", `{"ipam":{"cniVersion":"0.4.0"},`, "", types.ErrDecodingFailure},
+		{"no object", "ARGS", "", `["cniVersion","0.4.0"]`, "", types.ErrDecodingFailure},
+		{"nothing", "ARGS", "", ``, "", types.ErrDecodingFailure},
+	} {
+		env := map[string]string{"COMMAND": "ADD", "CONTAINERID": "c1", "NETNS": "/none", "IFNAME": "eth0", "PATH": "/x"}
+		env[tt.variable] = tt.value
+		got, version := pluginCall{env, tt.stdin}.ours()
+		if got.err == nil || got.err.Code != tt.code || version != tt.version {
+			t.Errorf("%s: %v in CNI %q; want code %d in %q", tt.what, got.err, version, tt.code, tt.version)
 		}
 	}
 }
