@@ -64,7 +64,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 
 const rootHelp = `kubectl tenure shows what Tenure does: who has which address, how full pools are,
 why a pod is not attached, and whether all is as it must be. It changes nothing, but
-for release-node, uninstall, and import and export with --apply.
+for release-node, certificate, uninstall, and import and export with --apply.
 
 Exit codes: 0 done; 1 it could not be found out, or done; 2 the command line is wrong;
 3 the answer is no (the pod is or would not be attached; nobody has the address; check
@@ -96,7 +96,7 @@ func newRoot(s *session) *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return usagef("%s: %v", c.Name(), err) })
 	s.addFlags(root.PersistentFlags())
 	root.AddCommand(
-		newPools(s), newLeases(s), newClaims(s), newWho(s), newPod(s), newExplain(s), newCheck(s), newRelease(s), newImport(s), newExport(s), newUninstall(s),
+		newPools(s), newLeases(s), newClaims(s), newWho(s), newPod(s), newExplain(s), newCheck(s), newRelease(s), newImport(s), newExport(s), newCertificate(s), newUninstall(s),
 		&cobra.Command{Use: "version", Short: "print the version", Args: none, Run: func(*cobra.Command, []string) {
 			fmt.Fprintln(s.stdout, "kubectl-tenure", version)
 		}},

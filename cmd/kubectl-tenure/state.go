@@ -10,13 +10,17 @@ import (
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	admissionregistration "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/attach/certificate"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/audit"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
 	"github.com/tenure-ipam/tenure/ipam/kube"
@@ -67,8 +71,31 @@ func (s *session) readState(ctx context.Context) (st audit.State, err error) {
 	if st.Registrations, err = s.regs(ctx, not.of("registration")); err != nil {
 		return st, err
 	}
+	if st.Webhooks, err = s.webhooks(ctx); err != nil {
+		return st, err
+	}
 	st.Now, st.Unreadable = s.now(), not.all
 	return st, nil
+}
+
+// webhooks reads whether there are webhooks of PodNetworks, and until when the API server trusts
+// their certificate.
+func (s *session) webhooks(ctx context.Context) (*audit.Webhooks, error) {
+	var o admissionregistration.ValidatingWebhookConfiguration
+	err := s.client.Get(ctx, client.ObjectKey{Name: podnetwork.Admission}, &o)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil //nolint:nilnil // there are none
+	case err != nil:
+		return nil, fmt.Errorf("read ValidatingWebhookConfiguration %s: %w", podnetwork.Admission, err)
+	}
+	w := &audit.Webhooks{Soon: certificate.Soon}
+	for _, h := range o.Webhooks {
+		if end, err := certificate.End(h.ClientConfig.CABundle); err == nil {
+			w.End = end
+		}
+	}
+	return w, nil
 }
 
 // overlapsOf says with which pools p shares addresses; it is empty if with none.

@@ -85,6 +85,7 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	flags.StringVar(&c.Health, "health", c.Health, "address for /healthz and /readyz; empty: none")
 	flags.StringVar(&c.Metrics, "metrics", c.Metrics, "address for /metrics; empty: none")
 	flags.StringVar(&c.Webhooks, "webhooks", c.Webhooks, "address for the webhooks that check and gate pods with PodNetworks, with --multi-network; empty: none")
+	flags.StringVar(&c.WebhookCertificate, "webhook-certificate", c.WebhookCertificate, "directory with the certificate of the webhooks and its key, tls.crt and tls.key; it is read again at each connection")
 	flags.BoolVar(&c.Profiles, "profiles", false, "serve profiles of this process at /debug/pprof/ where /metrics is, to whoever reaches that address: see docs/operations/performance.md")
 	flags.BoolVar(&opts.debug, "debug", false, "log more")
 	if err := flags.Parse(args); err != nil {

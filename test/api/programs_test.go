@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"context"
+	"encoding/base64"
 	"io/fs"
 	"path"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -19,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-ipam/tenure/attach/certificate"
 	"github.com/tenure-ipam/tenure/deploy"
 	"github.com/tenure-ipam/tenure/test/fleet"
 	"github.com/tenure-ipam/tenure/test/manifests"
@@ -146,6 +149,66 @@ func TestChartKeepsAttach(t *testing.T) {
 				t.Errorf("without attach.enabled: %v", err)
 			}
 		})
+	}
+}
+
+// TestChartKeepsTheCertificate: an upgrade leaves the certificate of the webhooks as it is until
+// its last year. Then it makes the next one, and has the one before trusted for a while.
+func TestChartKeepsTheCertificate(t *testing.T) {
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := cp.Kubeconfig(kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(cp.Config(), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	upgrade := func() (secret manifests.Object, trusted string) {
+		t.Helper()
+		objects, err := manifests.Chart(t.Context(), "--dry-run=server", "--is-upgrade", "--kubeconfig="+kubeconfig, "--set=attach.enabled=true,podNetworks.enabled=true")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range objects {
+			switch o.GetKind() {
+			case "Secret":
+				secret = o
+			case "ValidatingWebhookConfiguration":
+				hooks, _, _ := unstructured.NestedSlice(o.Object, "webhooks")
+				text, _, _ := unstructured.NestedString(hooks[0].(map[string]any), "clientConfig", "caBundle")
+				pem, err := base64.StdEncoding.DecodeString(text)
+				if err != nil {
+					t.Fatal(err)
+				}
+				trusted = string(pem)
+			}
+		}
+		return secret, trusted
+	}
+	secret, trusted := upgrade()
+	installed := secret.DeepCopy()
+	if err := c.Create(t.Context(), installed); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := c.Delete(context.Background(), installed); err != nil {
+			t.Error(err)
+		}
+	}()
+	again, trustedAgain := upgrade()
+	if diff := cmp.Diff(secret.Object, again.Object); diff != "" || trustedAgain != trusted {
+		t.Errorf("an upgrade changes the certificate (-before +after), or who is trusted:\n%s", diff)
+	}
+	installed.SetAnnotations(map[string]string{certificate.RenewAfter: time.Now().AddDate(0, 0, -1).Format(time.DateOnly)})
+	if err := c.Update(t.Context(), installed); err != nil {
+		t.Fatal(err)
+	}
+	next, trustedNext := upgrade()
+	if cmp.Equal(secret.Object["data"], next.Object["data"]) || next.GetAnnotations()[certificate.RenewAfter] != secret.GetAnnotations()[certificate.RenewAfter] {
+		t.Errorf("in its last year a certificate is kept: it is to be renewed after %s", next.GetAnnotations()[certificate.RenewAfter])
+	}
+	if !strings.HasSuffix(trustedNext, trusted) || len(trustedNext) < 2*len(trusted)-200 {
+		t.Errorf("the API server trusts\n%s\nwant two, the second\n%s", trustedNext, trusted)
 	}
 }
 

@@ -84,7 +84,20 @@ func (c *Cluster) apply(ctx context.Context, root, tag string) error {
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o644); err != nil {
 		return err
 	}
-	steps := [][]string{{"apply", "-k", dir}}
+	// Controllers of earlier versions made the certificate of the webhooks by themselves.
+	certify := func() error { return nil }
+	if has("../attach/certificate") {
+		if certify, err = c.certifier(ctx); err != nil {
+			return err
+		}
+	}
+	if _, err := c.Kubectl(ctx, "", "apply", "-k", dir); err != nil {
+		return err
+	}
+	if err := certify(); err != nil {
+		return err
+	}
+	var steps [][]string
 	if has(gatePolicy) {
 		steps = append(steps, []string{"apply", "-f", filepath.Join(root, "deploy", gatePolicy)})
 	}
@@ -97,6 +110,23 @@ func (c *Cluster) apply(ctx context.Context, root, tag string) error {
 		}
 	}
 	return nil
+}
+
+// certifier returns what makes the certificate of the webhooks. It is built before there are
+// pods: those that start without a certificate hear of it a minute later.
+func (c *Cluster) certifier(ctx context.Context) (func() error, error) {
+	path, err := programs.Build(ctx, c.dir, "kubectl-tenure")
+	if err != nil {
+		return nil, err
+	}
+	return func() error {
+		cmd := exec.CommandContext(ctx, path, "certificate")
+		cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig())
+		if said, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("kubectl tenure certificate: %w: %s", err, said)
+		}
+		return nil
+	}, nil
 }
 
 // Kubeconfig returns the path of a kubeconfig with all rights, for use in the sandbox.

@@ -93,6 +93,10 @@ var rules = []rule{
 		never: join(bolt, cni, processes, []string{"./ipam", "./attach/plan", "./attach/delegate", "./attach/resolve"}), but: []string{"./ipam/access", "./ipam/poolspec", "./ipam/lean/plainjson"},
 	},
 	{
+		pkg: "./attach/certificate", why: "kubectl makes the certificate and the controller reads it from files: nobody calls the API server for it here",
+		never: join(ours, kubernetes, bolt, cni, processes),
+	},
+	{
 		pkg: "./attach/controller", why: "it keeps networks: who attaches pods to them, and who has their addresses, is not its business",
 		never: join(bolt, cni, []string{"./attach/resolve", "./attach/delegate", "./attach/plugin", "./attach/journal", "./ipam/node", "./ipam/agentapi"}),
 	},

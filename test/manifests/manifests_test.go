@@ -1,6 +1,9 @@
 package manifests
 
 import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
 	"encoding/json"
 	"maps"
 	"os"
@@ -9,9 +12,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/tenure-ipam/tenure/attach/certificate"
 )
 
 // images makes the base's images those that Chart names.
@@ -89,6 +95,7 @@ func TestChartIsTheBase(t *testing.T) {
 			delete(want, "Namespace /tenure-system") // Helm's to make
 			charted, err := Chart(t.Context(), tt.args...)
 			got := render(t, charted, err)
+			takeCertificate(t, got)
 			for name, o := range got {
 				if want[name] == nil {
 					t.Errorf("only the chart has %s", name)
@@ -105,6 +112,61 @@ func TestChartIsTheBase(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// takeCertificate takes from what the chart makes the certificate of the webhooks, which whoever
+// installs by kustomize makes afterwards. The API server must trust it.
+func takeCertificate(t *testing.T, of map[string]Object) {
+	t.Helper()
+	secret := of["Secret tenure-system/tenure-controller-webhook"]
+	if secret == nil {
+		return
+	}
+	data, _, err := unstructured.NestedStringMap(secret.Object, "data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := base64.StdEncoding.DecodeString(data["tls.crt"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := base64.StdEncoding.DecodeString(data["tls.key"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := pair.Leaf.NotAfter
+	if renew, want := secret.GetAnnotations()[certificate.RenewAfter], end.AddDate(0, 0, -365).Format(time.DateOnly); renew != want {
+		t.Errorf("the certificate ends %v, and is renewed after %s; want %s", end, renew, want)
+	}
+	unstructured.RemoveNestedField(secret.Object, "data")
+	unstructured.RemoveNestedField(secret.Object, "metadata", "annotations")
+	for _, kind := range []string{"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"} {
+		o := of[kind+" /pod-networks.tenure.dev"]
+		hooks, _, err := unstructured.NestedSlice(o.Object, "webhooks")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, h := range hooks {
+			config := h.(map[string]any)["clientConfig"].(map[string]any)
+			trusted, err := base64.StdEncoding.DecodeString(config["caBundle"].(string))
+			if err != nil {
+				t.Fatal(err)
+			}
+			roots := x509.NewCertPool()
+			roots.AppendCertsFromPEM(trusted)
+			if _, err := pair.Leaf.Verify(x509.VerifyOptions{DNSName: "tenure-controller-webhook.tenure-system.svc", Roots: roots}); err != nil {
+				t.Errorf("%s: the API server would not call it: %v", Name(o), err)
+			}
+			delete(config, "caBundle")
+		}
+		if err := unstructured.SetNestedSlice(o.Object, hooks, "webhooks"); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

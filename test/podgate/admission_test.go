@@ -1,6 +1,7 @@
 package podgate_test
 
 import (
+	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/podnetwork"
+	"github.com/tenure-ipam/tenure/attach/certificate"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
@@ -43,6 +45,34 @@ func TestRefusedAtOnce(t *testing.T) {
 	}
 }
 
+// TestCertificateMadeAnew: a controller that runs serves with a certificate that was made anew.
+// While the API server trusts another one alone, pods are created as they are.
+func TestCertificateMadeAnew(t *testing.T) {
+	start(t)
+	ns := namespace(t)
+	refusesOnce := func(trusted []byte, want bool) {
+		t.Helper()
+		changeHooks(t, func(o *unstructured.Unstructured) error { return trust(o, trusted) })
+		fleet.Eventually(t, 20*time.Second, func() error {
+			err := kc.Create(t.Context(), pod(ns, "[{}]"), client.DryRunAll)
+			if got := err != nil && strings.Contains(err.Error(), "it names no network"); got != want {
+				return fmt.Errorf("a wrong list is answered %w; want it refused by the webhook: %v", err, want)
+			}
+			return nil
+		})
+	}
+	other, err := certificate.Make("other", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	refusesOnce(other.Cert, false)
+	cert, err := makeCertificate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	refusesOnce(cert, true)
+}
+
 // TestHangingWebhook: while the webhooks' endpoint hangs, a pod without a list is created at once,
 // and one with a list after 2 s for each of the two webhooks.
 func TestHangingWebhook(t *testing.T) {
@@ -51,8 +81,9 @@ func TestHangingWebhook(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	leadWebhooksTo(t, int64(listener.Addr().(*net.TCPAddr).Port))
-	defer leadWebhooksTo(t, port)
+	at := int64(listener.Addr().(*net.TCPAddr).Port)
+	changeHooks(t, func(o *unstructured.Unstructured) error { return callAt(o, at) })
+	defer changeHooks(t, func(o *unstructured.Unstructured) error { return callAt(o, port) })
 	ns := namespace(t)
 	took := func(list string) time.Duration {
 		began := time.Now()
@@ -80,8 +111,8 @@ func (e errSoon) Error() string {
 	return "a pod with a list is created after " + time.Duration(e).String() + "; want 4 s"
 }
 
-// leadWebhooksTo has the API server call the webhooks at a port.
-func leadWebhooksTo(t *testing.T, port int64) {
+// changeHooks changes both configurations of webhooks.
+func changeHooks(t *testing.T, change func(*unstructured.Unstructured) error) {
 	t.Helper()
 	for _, kind := range []string{"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"} {
 		o := &unstructured.Unstructured{}
@@ -89,7 +120,7 @@ func leadWebhooksTo(t *testing.T, port int64) {
 		if err := kc.Get(t.Context(), client.ObjectKey{Name: podnetwork.Admission}, o); err != nil {
 			t.Fatal(err)
 		}
-		if err := callAt(o, port); err != nil {
+		if err := change(o); err != nil {
 			t.Fatal(err)
 		}
 		if err := kc.Update(t.Context(), o); err != nil {

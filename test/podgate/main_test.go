@@ -5,9 +5,12 @@ package podgate_test
 
 import (
 	"context"
+	"encoding/base64"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -25,6 +28,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/attach/certificate"
 	"github.com/tenure-ipam/tenure/attach/gate"
 	"github.com/tenure-ipam/tenure/cmd/tenure-controller/controller"
 	"github.com/tenure-ipam/tenure/ipam/kube"
@@ -60,6 +64,9 @@ func TestMain(m *testing.M) {
 		if err := fleet.InstallPolicies(ctx, kc); err != nil {
 			return 0, err
 		}
+		if certificates, err = os.MkdirTemp(c.Dir(), "webhook"); err != nil {
+			return 0, err
+		}
 		if err := installAdmission(ctx); err != nil {
 			return 0, err
 		}
@@ -70,10 +77,30 @@ func TestMain(m *testing.M) {
 	}))
 }
 
+// certificates is where the controllers have the certificate of their webhooks.
+var certificates string
+
+// makeCertificate makes a certificate for the webhooks, puts it where the controllers find it, and
+// returns it.
+func makeCertificate() ([]byte, error) {
+	pair, err := certificate.Make(kube.DefaultRegistrationNamespace, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	return pair.Cert, errors.Join(
+		os.WriteFile(filepath.Join(certificates, "tls.crt"), pair.Cert, 0o600),
+		os.WriteFile(filepath.Join(certificates, "tls.key"), pair.Key, 0o600),
+	)
+}
+
 // installAdmission creates what deploy/podnetworks/admission.yaml has. No kube-proxy leads from
 // the Service to a pod: here it is a name of this machine, which the API server calls itself.
 func installAdmission(ctx context.Context) error {
 	objects, err := manifests.Shipped("podnetworks/admission.yaml")
+	if err != nil {
+		return err
+	}
+	trusted, err := makeCertificate()
 	if err != nil {
 		return err
 	}
@@ -82,7 +109,7 @@ func installAdmission(ctx context.Context) error {
 		case "Service":
 			o.Object["spec"] = map[string]any{"type": "ExternalName", "externalName": "localhost"}
 		case "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration":
-			if err := callAt(o, port); err != nil {
+			if err := errors.Join(callAt(o, port), trust(o, trusted)); err != nil {
 				return err
 			}
 		}
@@ -95,12 +122,22 @@ func installAdmission(ctx context.Context) error {
 
 // callAt has the webhooks of a configuration be called at a port.
 func callAt(o *unstructured.Unstructured, port int64) error {
+	return setInHooks(o, port, "clientConfig", "service", "port")
+}
+
+// trust has the API server trust a certificate of the webhooks of a configuration.
+func trust(o *unstructured.Unstructured, cert []byte) error {
+	return setInHooks(o, base64.StdEncoding.EncodeToString(cert), "clientConfig", "caBundle")
+}
+
+// setInHooks sets a field of each webhook of a configuration.
+func setInHooks(o *unstructured.Unstructured, value any, field ...string) error {
 	hooks, _, err := unstructured.NestedSlice(o.Object, "webhooks")
 	if err != nil {
 		return err
 	}
 	for _, h := range hooks {
-		if err := unstructured.SetNestedField(h.(map[string]any), port, "clientConfig", "service", "port"); err != nil {
+		if err := unstructured.SetNestedField(h.(map[string]any), value, field...); err != nil {
 			return err
 		}
 	}
@@ -131,7 +168,7 @@ func (s *said) has(words string) bool {
 func start(t *testing.T, change ...func(*controller.Config)) (stop func()) {
 	t.Helper()
 	cfg := controller.DefaultConfig()
-	cfg.MultiNetwork, cfg.Webhooks = true, fmt.Sprintf("localhost:%d", port)
+	cfg.MultiNetwork, cfg.Webhooks, cfg.WebhookCertificate = true, fmt.Sprintf("localhost:%d", port), certificates
 	for _, f := range change {
 		f(&cfg)
 	}

@@ -118,10 +118,13 @@ func TestStolenControllerCredentials(t *testing.T) {
 		}, "the controller changes nothing of a pod's metadata"},
 		{"write a pod's status", func() error { return i.patch(victim, `{status: {podIP: 10.0.0.9}}`, "status") }, "the controller writes its own condition alone"},
 		{"change what a pod runs", func() error { return i.patch(victim, `{spec: {activeDeadlineSeconds: 1}}`) }, "the controller changes scheduling gates alone"},
-		{"change another webhook", func() error {
-			return i.patch(named("ValidatingWebhookConfiguration", "", "another"), `{webhooks: []}`)
+		{"have the API server let it change whatever is created", func() error {
+			return i.patch(named("MutatingWebhookConfiguration", "", "pod-networks.tenure.dev"), `{webhooks: [{name: gate.pod-networks.tenure.dev, rules: [{apiGroups: ["*"]}]}]}`)
+		}, "cannot patch resource \"mutatingwebhookconfigurations\""},
+		{"have the API server show it whatever is created", func() error {
+			return i.patch(named("ValidatingWebhookConfiguration", "", "pod-networks.tenure.dev"), `{webhooks: [{name: list.pod-networks.tenure.dev, rules: [{apiGroups: ["*"]}]}]}`)
 		}, "cannot patch resource \"validatingwebhookconfigurations\""},
-		{"read a secret beside its own", func() error { return i.get(named("Secret", system, "another")) }, "cannot get resource \"secrets\""},
+		{"read a secret of its namespace", func() error { return i.get(named("Secret", system, "tenure-controller-webhook")) }, "cannot get resource \"secrets\""},
 		{"create a pod", func() error {
 			return i.create(`{apiVersion: v1, kind: Pod, metadata: {name: x, namespace: tenure-system}, spec: {containers: [{name: c, image: x}]}}`)
 		}, "cannot create resource \"pods\""},

@@ -202,6 +202,7 @@ func named(kind, namespace, name string) *unstructured.Unstructured {
 		"Lease": "coordination.k8s.io/v1", "NetworkAttachmentDefinition": "k8s.cni.cncf.io/v1",
 		"ValidatingAdmissionPolicy": "admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding": "admissionregistration.k8s.io/v1",
 		"ValidatingWebhookConfiguration": "admissionregistration.k8s.io/v1",
+		"MutatingWebhookConfiguration":   "admissionregistration.k8s.io/v1",
 		"CustomResourceDefinition":       "apiextensions.k8s.io/v1", "DaemonSet": "apps/v1",
 		"ClusterRole": "rbac.authorization.k8s.io/v1", "ClusterRoleBinding": "rbac.authorization.k8s.io/v1", "RoleBinding": "rbac.authorization.k8s.io/v1",
 	}

@@ -34,6 +34,8 @@ type State struct {
 	Registrations map[protocol.NodeName]protocol.Registration
 	// NotReady are the Nodes whose kubelet does not answer, or says that it is not ready.
 	NotReady map[protocol.NodeName]bool
+	// Webhooks tells of the certificate of PodNetworks' webhooks, nil where there are none.
+	Webhooks *Webhooks
 	// Unreadable are the objects that say what nobody understands.
 	Unreadable []Unreadable
 }
@@ -107,13 +109,14 @@ const (
 	AddressOutside   Rule = "AddressOutside"   // an address lies outside its pool's ranges
 	DefinitionFaulty Rule = "DefinitionFaulty" // a network definition cannot be used
 	NoAgent          Rule = "NoAgent"          // nodes have no agent, and never had one
+	WebhooksUnused   Rule = "WebhooksUnused"   // the API server does not call the webhooks, or not for long
 )
 
 // settles is how long the rules of the second group allow what they find, by the times
 // that Tenure promises and some room; never is for what harms nobody.
 var settles = map[Rule]time.Duration{
 	GrantLeaked: time.Minute, SubLeaseLeaked: 4 * time.Minute, AllocationLeaked: 5 * time.Minute, ForeignLeaked: 5 * time.Minute,
-	StoreFrozen: never, AddressOutside: never, DefinitionFaulty: never, NoAgent: never,
+	StoreFrozen: never, AddressOutside: never, DefinitionFaulty: never, NoAgent: never, WebhooksUnused: never,
 }
 
 const never = time.Duration(1<<63 - 1)
@@ -192,6 +195,7 @@ func Look(s State) []Finding {
 	l.pods()
 	l.owners()
 	l.nodes()
+	l.webhooks()
 	for _, u := range s.Unreadable {
 		l.add(NotUnderstood, u.Object, place{}, "it cannot be read as a whole, and what cannot is left out: "+u.Why, "correct what it says, or see who has written it; a newer Tenure may understand it")
 	}

@@ -101,6 +101,9 @@ type Config struct {
 	// Webhooks is the address where the admission webhooks are served, with MultiNetwork alone;
 	// empty is nowhere.
 	Webhooks string
+	// WebhookCertificate is the directory with the certificate of the webhooks and its key, tls.crt
+	// and tls.key.
+	WebhookCertificate string
 
 	// Health and Metrics are the addresses where /healthz and /readyz, and
 	// /metrics, are served; empty is nowhere.
@@ -117,7 +120,7 @@ func DefaultConfig() Config {
 		LeaderElection:        true, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
 		Workers: 64, QPS: 2000, Burst: 4000,
 		CountsEvery: time.Minute, Idle: time.Minute, StatefulSetClaims: true, DefaultPodNetwork: true, NeutronCloud: "openstack", NeutronEvery: time.Minute, TakeOverMargin: deadnodes.DefaultMargin,
-		Health: ":9472", Metrics: ":9473", Webhooks: ":9474",
+		Health: ":9472", Metrics: ":9473", Webhooks: ":9474", WebhookCertificate: "/etc/tenure/webhook",
 	}
 }
 
@@ -315,7 +318,11 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 			return nil, fmt.Errorf("controller: %w", err)
 		}
 	}
-	return []prometheus.Collector{measured, ofClaims.Metrics, ofRequests.Metrics, ofPools.Metrics, ofDead.Metrics, ofForeign.Metrics, following.ports.Metrics}, nil
+	parts := []prometheus.Collector{measured, ofClaims.Metrics, ofRequests.Metrics, ofPools.Metrics, ofDead.Metrics, ofForeign.Metrics, following.ports.Metrics}
+	if c.servesWebhooks() {
+		parts = append(parts, c.certificate().Metric())
+	}
+	return parts, nil
 }
 
 // definitions has implicit pools made of definitions, and faults in definitions said.

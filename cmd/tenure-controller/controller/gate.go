@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	webhookadmission "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	api "github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/attach/certificate"
 	"github.com/tenure-ipam/tenure/attach/gate"
 	"github.com/tenure-ipam/tenure/attach/judge"
 	"github.com/tenure-ipam/tenure/attach/podnetwork"
@@ -45,14 +45,22 @@ func (c *Controller) gate(ctx context.Context, mgr manager.Manager, direct clien
 	if err := mgr.Add(background(reviews.Run)); err != nil {
 		return err //nolint:wrapcheck // likewise
 	}
-	if c.cfg.Webhooks == "" {
+	if !c.servesWebhooks() {
 		return nil
 	}
-	return c.webhooks(mgr, &gate.Certificate{Live: direct, Namespace: api.Namespace, Log: log})
+	return c.webhooks(mgr)
+}
+
+// servesWebhooks reports whether this controller checks new pods, and gives them their gates.
+func (c *Controller) servesWebhooks() bool { return c.cfg.MultiNetwork && c.cfg.Webhooks != "" }
+
+// certificate is what the webhooks are served with.
+func (c *Controller) certificate() certificate.Files {
+	return certificate.Files{Dir: c.cfg.WebhookCertificate, Log: c.log.With("part", "gate")}
 }
 
 // webhooks has the manager serve the webhooks, whether it leads or not.
-func (c *Controller) webhooks(mgr manager.Manager, certificate *gate.Certificate) error {
+func (c *Controller) webhooks(mgr manager.Manager) error {
 	host, port, err := net.SplitHostPort(c.cfg.Webhooks)
 	if err != nil {
 		return fmt.Errorf("address of the webhooks: %w", err)
@@ -61,15 +69,16 @@ func (c *Controller) webhooks(mgr manager.Manager, certificate *gate.Certificate
 	if err != nil {
 		return fmt.Errorf("address of the webhooks: port %q is no number", port)
 	}
+	files := c.certificate()
 	server := webhook.NewServer(webhook.Options{
-		Host: host, Port: number, TLSOpts: []func(*tls.Config){func(t *tls.Config) { t.GetCertificate = certificate.Get }},
+		Host: host, Port: number, TLSOpts: []func(*tls.Config){func(t *tls.Config) { t.GetCertificate = files.Get }},
 	})
 	server.Register(gate.PathValidate, &webhook.Admission{Handler: webhookadmission.HandlerFunc(gate.Validate)})
 	server.Register(gate.PathMutate, &webhook.Admission{Handler: webhookadmission.HandlerFunc(gate.Mutate)})
 	if err := mgr.Add(server); err != nil {
 		return fmt.Errorf("add the webhooks: %w", err)
 	}
-	return mgr.Add(everywhere(certificate.Run)) //nolint:wrapcheck // says what it is about
+	return mgr.Add(everywhere(files.Watch)) //nolint:wrapcheck // says what it is about
 }
 
 // cachedNetworks is what the cache knows of PodNetworks, and of who may use them.
