@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"strings"
 )
@@ -106,6 +107,11 @@ type PortMapping struct {
 	Protocol      string `json:"protocol"` // tcp, udp or sctp
 	HostIP        string `json:"hostIP,omitempty"`
 }
+
+// DefaultBurst is the burst, in bits, of a rate that comes without one: the
+// reference bandwidth plugin wants one, and the kubelet's network plugin chose this
+// number to mean "none in practice".
+const DefaultBurst = math.MaxInt32
 
 // Bandwidth is the value of bandwidth (4.1.2.1.8): rates in bits per second, bursts
 // in bits, 0 where there is none.

@@ -115,6 +115,45 @@ type BridgeParameters struct {
 	// checkMAC drops packets with another hardware address than the interface's.
 	// +optional
 	CheckMAC bool `json:"checkMAC,omitempty"`
+
+	// bandwidth limits what an interface receives and sends. The CNI plugin bandwidth does it, and
+	// has to be on the nodes. An attachment may lower what its PodNetwork says, and not raise
+	// it.
+	// +optional
+	Bandwidth *Bandwidth `json:"bandwidth,omitempty"`
+}
+
+// Bandwidth limits an interface. What is left out is not limited.
+//
+// +kubebuilder:validation:MinProperties=1
+// +kubebuilder:validation:XValidation:rule="has(self.ingressRate) || !has(self.ingressBurst)",message="ingressBurst needs ingressRate"
+// +kubebuilder:validation:XValidation:rule="has(self.egressRate) || !has(self.egressBurst)",message="egressBurst needs egressRate"
+type Bandwidth struct {
+	// ingressRate is how much the pod may receive, in bits per second.
+	// +optional
+	// +kubebuilder:validation:Minimum=1000
+	// +kubebuilder:validation:Maximum=1000000000000000
+	IngressRate int64 `json:"ingressRate,omitempty"`
+
+	// ingressBurst is how much it may receive at once, in bits. Packets that are larger are lost.
+	// Left out: 2147483647.
+	// +optional
+	// +kubebuilder:validation:Minimum=1000
+	// +kubebuilder:validation:Maximum=34359738359
+	IngressBurst int64 `json:"ingressBurst,omitempty"`
+
+	// egressRate is how much the pod may send, in bits per second.
+	// +optional
+	// +kubebuilder:validation:Minimum=1000
+	// +kubebuilder:validation:Maximum=1000000000000000
+	EgressRate int64 `json:"egressRate,omitempty"`
+
+	// egressBurst is how much it may send at once, in bits. Packets that are larger are lost. Left
+	// out: 2147483647.
+	// +optional
+	// +kubebuilder:validation:Minimum=1000
+	// +kubebuilder:validation:Maximum=34359738359
+	EgressBurst int64 `json:"egressBurst,omitempty"`
 }
 
 // VLANParameters are those of the CNI plugin vlan.

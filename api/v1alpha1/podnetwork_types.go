@@ -175,7 +175,7 @@ type PodNetworkAttachmentSpec struct {
 
 	// parametersRefs are the namespace's own parameters. With the provider tenure.dev/attach: one
 	// InterfaceParameters of this namespace, of the network's own type, which says nothing but
-	// mtu, hairpin, and checkMAC true.
+	// mtu, hairpin, checkMAC true, and a bandwidth that is not above the network's.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8

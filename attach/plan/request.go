@@ -4,16 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math"
 	"strings"
 
 	"github.com/tenure-ipam/tenure/api/npwg"
 )
-
-// defaultBurst is the burst, in bits, of a rate that comes without one: the
-// reference bandwidth plugin wants one, and the kubelet's network plugin chose this
-// number to mean "none in practice".
-const defaultBurst = math.MaxInt32
 
 // request puts what an element asks for into the step and its list: by
 // runtimeConfig, or in version 1 by args.cni.
@@ -104,10 +98,10 @@ func ipTexts(sel npwg.Selection) (texts []string) {
 
 func withBursts(b npwg.Bandwidth) npwg.Bandwidth {
 	if b.IngressRate > 0 && b.IngressBurst == 0 {
-		b.IngressBurst = defaultBurst
+		b.IngressBurst = npwg.DefaultBurst
 	}
 	if b.EgressRate > 0 && b.EgressBurst == 0 {
-		b.EgressBurst = defaultBurst
+		b.EgressBurst = npwg.DefaultBurst
 	}
 	return b
 }

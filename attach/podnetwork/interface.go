@@ -1,6 +1,7 @@
 package podnetwork
 
 import (
+	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/attach/facts"
 )
@@ -98,10 +99,51 @@ func Vary(network, own v1alpha1.InterfaceParametersSpec, at facts.Ref) (v1alpha1
 	case s.Bridge != nil:
 		set(&s.Bridge.Hairpin, own.Bridge.Hairpin)
 		set(&s.Bridge.CheckMAC, own.Bridge.CheckMAC)
+		if own.Bridge.Bandwidth != nil {
+			b, err := lower(s.Bridge.Bandwidth, *own.Bridge.Bandwidth, at)
+			if err != nil {
+				return own, err
+			}
+			s.Bridge.Bandwidth = &b
+		}
 	case s.SRIOV != nil:
 		set(&s.SRIOV.CheckMAC, own.SRIOV.CheckMAC)
 	}
 	return s, nil
+}
+
+// lower returns the bandwidth of a network, which may have none, as that of an attachment changes
+// it. The attachment may not go beyond the network's.
+func lower(network *v1alpha1.Bandwidth, own v1alpha1.Bandwidth, at facts.Ref) (b v1alpha1.Bandwidth, err error) {
+	if network != nil {
+		b = withBursts(*network)
+	}
+	for _, f := range []struct {
+		name string
+		to   *int64
+		own  int64
+	}{
+		{"ingressRate", &b.IngressRate, own.IngressRate}, {"ingressBurst", &b.IngressBurst, own.IngressBurst},
+		{"egressRate", &b.EgressRate, own.EgressRate}, {"egressBurst", &b.EgressBurst, own.EgressBurst},
+	} {
+		if *f.to != 0 && f.own > *f.to {
+			return b, Invalid("InterfaceParameters %s/%s: spec.bridge.bandwidth.%s is %d, and the PodNetwork's is %d: give one that is not above it",
+				at.Namespace, at.Name, f.name, f.own, *f.to)
+		}
+		set(f.to, f.own)
+	}
+	return b, nil
+}
+
+// withBursts returns b with a burst for each rate: the plugin bandwidth wants one.
+func withBursts(b v1alpha1.Bandwidth) v1alpha1.Bandwidth {
+	if b.IngressRate != 0 && b.IngressBurst == 0 {
+		b.IngressBurst = npwg.DefaultBurst
+	}
+	if b.EgressRate != 0 && b.EgressBurst == 0 {
+		b.EgressBurst = npwg.DefaultBurst
+	}
+	return b
 }
 
 // set has to be value, unless that is zero.

@@ -15,11 +15,17 @@ type Rendered struct {
 	Annotations map[string]string
 }
 
-// config is a configuration of the CNI's reference plugins, or of sriov.
+// config is a network's configuration: of one plugin, or a list of plugins.
 type config struct {
 	CNIVersion string `json:"cniVersion"`
 	Name       string `json:"name"`
-	Type       string `json:"type"`
+	*plugin
+	Plugins []any `json:"plugins,omitempty"`
+}
+
+// plugin is the configuration of one of the CNI's reference plugins, or of sriov.
+type plugin struct {
+	Type string `json:"type"`
 	// Capabilities are of definitions of VIFs alone.
 	Capabilities map[string]bool        `json:"capabilities,omitempty"`
 	Master       v1alpha1.InterfaceName `json:"master,omitempty"`
@@ -35,6 +41,12 @@ type config struct {
 	IPAM         *ipam                  `json:"ipam,omitempty"`
 }
 
+// limiter is the configuration of the plugin bandwidth.
+type limiter struct {
+	Type string `json:"type"`
+	v1alpha1.Bandwidth
+}
+
 type ipam struct {
 	Type string `json:"type"`
 	Pool string `json:"pool"`
@@ -48,7 +60,8 @@ func Render(name string, s v1alpha1.InterfaceParametersSpec, pool string) Render
 }
 
 func render(name string, s v1alpha1.InterfaceParametersSpec, pool string, capabilities map[string]bool) Rendered {
-	c := config{CNIVersion: "1.0.0", Name: name, Type: pluginOf(s), Capabilities: capabilities, MTU: s.MTU}
+	c := plugin{Type: pluginOf(s), Capabilities: capabilities, MTU: s.MTU}
+	network := config{CNIVersion: "1.0.0", Name: name, plugin: &c}
 	// Pods do not select it by its own name: a PodNetwork has rules of its own for who may use it.
 	annotations := map[string]string{npwg.AnnotationNamespaces: ""}
 	switch {
@@ -61,6 +74,9 @@ func render(name string, s v1alpha1.InterfaceParametersSpec, pool string, capabi
 	case s.Bridge != nil:
 		p := s.Bridge
 		c.Bridge, c.VLAN, c.HairpinMode, c.MACSpoofChk = p.Bridge, p.VLAN, p.Hairpin, p.CheckMAC
+		if p.Bandwidth != nil {
+			network.plugin, network.Plugins = nil, []any{&c, limiter{"bandwidth", withBursts(*p.Bandwidth)}}
+		}
 	case s.VLAN != nil:
 		p := s.VLAN
 		c.Master, c.VLANID = p.Master, p.ID
@@ -72,7 +88,7 @@ func render(name string, s v1alpha1.InterfaceParametersSpec, pool string, capabi
 	if pool != "" {
 		c.IPAM = &ipam{Type: poolspec.Type, Pool: pool}
 	}
-	raw, err := json.Marshal(c)
+	raw, err := json.Marshal(network)
 	if err != nil { // there is no string that JSON cannot hold
 		panic("podnetwork: " + err.Error())
 	}

@@ -18,6 +18,8 @@ type (
 	bridge  = v1alpha1.BridgeParameters
 	vlan    = v1alpha1.VLANParameters
 	sriov   = v1alpha1.SRIOVParameters
+
+	bandwidth = v1alpha1.Bandwidth
 )
 
 // TestRender: the keys are those of the CNI's reference plugins, and of sriov.
@@ -39,6 +41,11 @@ func TestRender(t *testing.T) {
 		{
 			name: "bridge", pool: "lan", spec: spec{Bridge: &bridge{Bridge: "br0", VLAN: 7, Hairpin: true, CheckMAC: true}},
 			want: `{"cniVersion":"1.0.0","name":"net","type":"bridge","bridge":"br0","vlan":7,"hairpinMode":true,"macspoofchk":true,"ipam":{"type":"tenure","pool":"lan"}}`,
+		},
+		{
+			name: "bridge with a bandwidth", pool: "lan", spec: spec{Bridge: &bridge{Bridge: "br0", Bandwidth: &bandwidth{IngressRate: 10_000_000, EgressRate: 5_000_000, EgressBurst: 80_000}}},
+			want: `{"cniVersion":"1.0.0","name":"net","plugins":[{"type":"bridge","bridge":"br0","ipam":{"type":"tenure","pool":"lan"}},` +
+				`{"type":"bandwidth","ingressRate":10000000,"ingressBurst":2147483647,"egressRate":5000000,"egressBurst":80000}]}`,
 		},
 		{
 			name: "P13 layer 2 alone", spec: spec{VLAN: &vlan{Master: "eth1", ID: 7}},
@@ -112,6 +119,27 @@ func TestVary(t *testing.T) {
 		{
 			name: "vlan", network: spec{VLAN: &vlan{Master: "eth1", ID: 7}}, own: spec{MTU: 1400, VLAN: &vlan{}},
 			want: `{"cniVersion":"1.0.0","name":"net","type":"vlan","master":"eth1","vlanId":7,"mtu":1400}`,
+		},
+		{
+			name: "a bandwidth where the network has none", network: spec{Bridge: &bridge{Bridge: "br0"}}, own: spec{Bridge: &bridge{Bandwidth: &bandwidth{EgressRate: 1000, EgressBurst: 2000}}},
+			want: `{"cniVersion":"1.0.0","name":"net","plugins":[{"type":"bridge","bridge":"br0"},{"type":"bandwidth","egressRate":1000,"egressBurst":2000}]}`,
+		},
+		{
+			name: "a lower rate, and the network's other one", network: spec{Bridge: &bridge{Bridge: "br0", Bandwidth: &bandwidth{IngressRate: 9000, IngressBurst: 9000, EgressRate: 9000, EgressBurst: 9000}}},
+			own:  spec{Bridge: &bridge{Bandwidth: &bandwidth{IngressRate: 4000}}},
+			want: `{"cniVersion":"1.0.0","name":"net","plugins":[{"type":"bridge","bridge":"br0"},{"type":"bandwidth","ingressRate":4000,"ingressBurst":9000,"egressRate":9000,"egressBurst":9000}]}`,
+		},
+		{
+			name: "the network's bandwidth", network: spec{Bridge: &bridge{Bridge: "br0", Bandwidth: &bandwidth{IngressRate: 9000, IngressBurst: 9000}}}, own: spec{MTU: 1400, Bridge: &bridge{}},
+			want: `{"cniVersion":"1.0.0","name":"net","plugins":[{"type":"bridge","bridge":"br0","mtu":1400},{"type":"bandwidth","ingressRate":9000,"ingressBurst":9000}]}`,
+		},
+		{
+			name: "a higher rate", network: spec{Bridge: &bridge{Bridge: "br0", Bandwidth: &bandwidth{EgressRate: 9000}}}, own: spec{Bridge: &bridge{Bandwidth: &bandwidth{EgressRate: 9001}}},
+			fault: "spec.bridge.bandwidth.egressRate is 9001, and the PodNetwork's is 9000: give one that is not above it",
+		},
+		{
+			name: "a higher burst", network: spec{Bridge: &bridge{Bridge: "br0", Bandwidth: &bandwidth{EgressRate: 9000, EgressBurst: 8000}}},
+			own: spec{Bridge: &bridge{Bandwidth: &bandwidth{EgressRate: 9000, EgressBurst: 8001}}}, fault: "spec.bridge.bandwidth.egressBurst is 8001, and the PodNetwork's is 8000: give",
 		},
 		{
 			name: "another plugin", network: spec{VLAN: &vlan{Master: "eth1", ID: 7}}, own: spec{Macvlan: &macvlan{}}, fault: "they are of the plugin macvlan, and the network's of vlan",

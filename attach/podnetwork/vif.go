@@ -77,7 +77,7 @@ func checkSchema(s v1alpha1.InterfaceParametersSpec) error {
 	case s.IPvlan != nil:
 		return errors.Join(checkName("ipvlan.master", s.IPvlan.Master), checkMode("ipvlan.mode", s.IPvlan.Mode, "l2", "l3", "l3s"))
 	case s.Bridge != nil:
-		return errors.Join(checkName("bridge.bridge", s.Bridge.Bridge), checkVLAN("bridge.vlan", s.Bridge.VLAN))
+		return errors.Join(checkName("bridge.bridge", s.Bridge.Bridge), checkVLAN("bridge.vlan", s.Bridge.VLAN), checkBandwidth(s.Bridge.Bandwidth))
 	case s.VLAN != nil:
 		return errors.Join(checkName("vlan.master", s.VLAN.Master), checkVLAN("vlan.id", s.VLAN.ID))
 	case s.SRIOV != nil:
@@ -102,6 +102,32 @@ func checkMode(what, mode string, known ...string) error {
 		return fmt.Errorf("%s is %.40q: give one of %s", what, mode, strings.Join(known, ", "))
 	}
 	return nil
+}
+
+func checkBandwidth(b *v1alpha1.Bandwidth) error {
+	if b == nil {
+		return nil
+	}
+	if *b == (v1alpha1.Bandwidth{}) {
+		return errors.New("bridge.bandwidth is empty: give ingressRate, egressRate or both")
+	}
+	const maxRate, maxBurst = 1_000_000_000_000_000, 34_359_738_359
+	check := func(what string, value, maximum int64) error {
+		if value != 0 && (value < 1000 || value > maximum) {
+			return fmt.Errorf("bridge.bandwidth.%s is %d: give one from 1000 to %d", what, value, maximum)
+		}
+		return nil
+	}
+	needs := func(what string, rate, burst int64) error {
+		if burst != 0 && rate == 0 {
+			return fmt.Errorf("bridge.bandwidth.%sBurst needs %sRate", what, what)
+		}
+		return nil
+	}
+	return errors.Join(
+		check("ingressRate", b.IngressRate, maxRate), check("ingressBurst", b.IngressBurst, maxBurst), needs("ingress", b.IngressRate, b.IngressBurst),
+		check("egressRate", b.EgressRate, maxRate), check("egressBurst", b.EgressBurst, maxBurst), needs("egress", b.EgressRate, b.EgressBurst),
+	)
 }
 
 func checkVLAN(what string, id int32) error {
