@@ -97,7 +97,7 @@ type Source struct {
 
 // ParseConfig reads the configuration as it comes on stdin. It reports every
 // fault; with an error, the Config has what could be read, so that a DEL finds
-// its journal.
+// its journal. The error is [ErrUnsupported] if one of the faults is.
 func ParseConfig(stdin []byte) (*Config, error) {
 	c := &Config{
 		Socket: DefaultSocket, StateDir: DefaultStateDir, ConfDir: DefaultConfDir, BinDir: DefaultBinDir,
@@ -117,9 +117,9 @@ func ParseConfig(stdin []byte) (*Config, error) {
 		switch {
 		case string(raw) == "null" || strings.Contains(name, "."): // cni.dev/… and other people's
 		case !known:
-			errs = append(errs, fmt.Errorf("%s: no such key; docs/reference/attach.md lists those that there are", name))
+			errs = append(errs, fmt.Errorf("%s: %w (%.80s): no such key; docs/reference/attach.md lists those that there are", name, ErrUnsupported, raw))
 		case k.refused != "":
-			errs = append(errs, fmt.Errorf("%s: not supported: %s", name, k.refused))
+			errs = append(errs, fmt.Errorf("%s: %w (%.80s): %s", name, ErrUnsupported, raw, k.refused))
 		case k.read == nil:
 			c.Ignored = append(c.Ignored, name+": "+k.ignored)
 		default:

@@ -7,6 +7,9 @@ import (
 	"github.com/tenure-ipam/tenure/attach/facts"
 )
 
+// ErrUnsupported is the error of a configuration that has a key which tenure-attach does not serve.
+var ErrUnsupported = errors.New("not supported")
+
 // ErrNotFound is returned by a Disk that has no such configuration.
 var ErrNotFound = errors.New("no such configuration")
 

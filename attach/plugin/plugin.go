@@ -99,7 +99,11 @@ type call struct {
 func (c *call) configure(args *cnicall.Args) (*plan.Config, error) {
 	conf, err := plan.ParseConfig(args.StdinData)
 	if err != nil {
-		err = &types.Error{Code: types.ErrInvalidNetworkConfig, Msg: strings.ReplaceAll(err.Error(), "\n", " | ")}
+		code := types.ErrInvalidNetworkConfig
+		if errors.Is(err, plan.ErrUnsupported) {
+			code = types.ErrUnsupportedField
+		}
+		err = &types.Error{Code: code, Msg: strings.ReplaceAll(err.Error(), "\n", " | ")}
 	}
 	c.socket, c.state = conf.Socket, journal.Dir{Path: conf.StateDir}
 	return conf, err

@@ -1,6 +1,7 @@
 package poolspec
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 )
@@ -13,6 +14,9 @@ var (
 	ErrDecode = errors.New("configuration cannot be decoded")
 	// ErrConfig: a key of the configuration is missing, unknown or wrong.
 	ErrConfig = errors.New("configuration is invalid")
+	// ErrUnsupported, which is an ErrConfig: the configuration has a key that is unknown, or that
+	// Tenure does not serve.
+	ErrUnsupported = fmt.Errorf("%w: a key is not supported", ErrConfig)
 	// ErrArgs: CNI_ARGS is wrong.
 	ErrArgs = errors.New("CNI_ARGS is invalid")
 	// ErrVersion: the configuration's cniVersion cannot express the result.
@@ -58,6 +62,12 @@ func (fs *faults) full() bool { return len(fs.list) >= maxFaults }
 // add reports a fault at path.
 func (fs *faults) add(path, problem, remedy string) {
 	fs.record(&Fault{Path: path, Problem: problem, Remedy: remedy, kind: fs.kind})
+}
+
+// unsupported reports a key that Tenure does not serve. The fault has the key's value, as CNI
+// demands.
+func (fs *faults) unsupported(path string, value json.RawMessage, problem, remedy string) {
+	fs.record(&Fault{Path: path, Problem: fmt.Sprintf("%s: %.80s", problem, value), Remedy: remedy, kind: ErrUnsupported})
 }
 
 // record counts f, and keeps it unless there are too many already.

@@ -47,7 +47,7 @@ func TestFaultsOfConfig(t *testing.T) {
 		{"no source", ``, "", []string{"ipam: does not say where addresses come from"}},
 		{"no source in local mode", `"mode": "local"`, "", []string{"ipam: does not say where addresses come from"}},
 		{"two forms", `"pool": "a", "subnet": "10.0.0.0/24"`, "", []string{"ipam: has pool and subnet, which are different ways to say where addresses come from"}},
-		{"unknown key", `"pool": "a", "rang": "x"`, "", []string{"ipam.rang: is not a key that Tenure knows"}},
+		{"unknown key", `"pool": "a", "rang": "x"`, "", []string{`ipam.rang: is not a key that Tenure knows: "x"`}},
 		{"key twice", `"pool": "a", "pool": "b"`, "", []string{"ipam.pool: appears twice"}},
 		{"wrong types", `"pool": 5, "mode": true, "routes": "x", "statusWhenFull": "yes", "socket": {}`, "", []string{
 			"ipam.mode: is a boolean, not a string",
@@ -78,7 +78,7 @@ func TestFaultsOfConfig(t *testing.T) {
 			"ipam.exclude: belongs to whereabouts' form, and this configuration uses host-local's form",
 		}},
 		{"refused", `"range": "10.0.0.0/24", "addresses": [{"address": "10.0.0.5/24"}], "enable_l3": true`, "", []string{
-			"ipam.addresses: is not supported", "ipam.enable_l3: is not supported",
+			`ipam.addresses: is not supported: [{"address": "10.0.0.5/24"}]`, "ipam.enable_l3: is not supported: true",
 		}},
 
 		{"whereabouts: texts", `"range": "10.0.0.0", "range_start": "x", "exclude": ["10.0.0.0/33", "y", "10.0.0.9-10.0.0.1"], "gateway": "z"`, "", []string{
@@ -107,7 +107,7 @@ func TestFaultsOfConfig(t *testing.T) {
 		}},
 		{"whereabouts: entries", `"ipRanges": [{"range_start": "10.0.0.5"}, 5, {"range": "10.0.0.0/24", "rangeStart": "10.0.0.5", "enable_l3": true}, {"range": "10.0.0.0/24", "gateway": "fd00::1"}]`, "", []string{
 			"ipam.ipRanges[0].range: is missing", "ipam.ipRanges[1]: is a number, not an object",
-			"ipam.ipRanges[2].rangeStart: is not a key that Tenure knows", "ipam.ipRanges[2].enable_l3: is not supported",
+			`ipam.ipRanges[2].rangeStart: is not a key that Tenure knows: "10.0.0.5"`, "ipam.ipRanges[2].enable_l3: is not supported: true",
 			"ipam.ipRanges[3].gateway: fd00::1 is of another family than 10.0.0.0/24",
 		}},
 		{"whereabouts: gateway of no family", `"range": "10.0.0.0/24", "gateway": "fd00::1"`, "", []string{"ipam.gateway: fd00::1 is of another family than every range"}},
@@ -134,7 +134,7 @@ func TestFaultsOfConfig(t *testing.T) {
 		}},
 		{"host-local: sets", `"ranges": [[], 5, [{"gateway": "10.0.0.1"}], [{"subnet": "10.0.0.0/24"}, {"subnet": "fd00::/64"}], [{"subnet": "10.1.0.0/24", "exclude": ["10.1.0.9"]}]]`, "", []string{
 			"ipam.ranges[0]: is empty", "ipam.ranges[1]: is a number, not a list", "ipam.ranges[2][0].subnet: is missing",
-			"ipam.ranges[3][1]: mixes families: fd00::/64 beside 10.0.0.0/24", "ipam.ranges[4][0].exclude: is not a key that Tenure knows here",
+			"ipam.ranges[3][1]: mixes families: fd00::/64 beside 10.0.0.0/24", `ipam.ranges[4][0].exclude: is not a key that Tenure knows here: ["10.1.0.9"]`,
 		}},
 		{"host-local: overlap in a set and between sets", `"ranges": [[{"subnet": "10.0.0.0/24"}, {"subnet": "10.0.0.0/16"}], [{"subnet": "10.0.0.128/25"}]]`, "", []string{
 			"ipam.ranges[0][1]: overlaps ipam.ranges[0][0]: 10.0.0.0-10.0.255.255 and 10.0.0.0-10.0.0.255",
@@ -181,7 +181,7 @@ func TestFaultsOfConfig(t *testing.T) {
 			"ipam.ranges[0]: is an object, not a list", "ipam.ranges[1][0]: is a number, not an object",
 		}},
 		{"all at once", `"range": "x", "exclude": "y", "log_fil": "z", "routes": [{}]`, `"runtimeConfig": {"ips": ["w"]}`, []string{
-			"ipam.routes[0].dst: is missing", "ipam.log_fil: is not a key that Tenure knows", `runtimeConfig.ips[0]: "w" is not an IP address`, `ipam.range: "x" is not a CIDR`,
+			"ipam.routes[0].dst: is missing", `ipam.log_fil: is not a key that Tenure knows: "z"`, `runtimeConfig.ips[0]: "w" is not an IP address`, `ipam.range: "x" is not a CIDR`,
 			"ipam.exclude: is a string, not a list",
 		}},
 	}

@@ -162,13 +162,13 @@ func (p *parser) unknownKey(o object, f field, names []string) {
 	said := foldKey(f.key)
 	for _, name := range names {
 		if similar(said, foldKey(name)) {
-			p.add(o.at(f.key), "is not a key that Tenure knows", "write "+name)
+			p.unsupported(o.at(f.key), f.raw, "is not a key that Tenure knows", "write "+name)
 			return
 		}
 	}
 	for _, k := range ipamKeys {
 		if similar(said, foldKey(k.name)) {
-			p.add(o.at(f.key), "is not a key that Tenure knows here", "remove it, or move it to where "+k.name+" belongs")
+			p.unsupported(o.at(f.key), f.raw, "is not a key that Tenure knows here", "remove it, or move it to where "+k.name+" belongs")
 			return
 		}
 	}

@@ -185,7 +185,7 @@ func (p *parser) key(f field) {
 		p.ignore(f.key, k.why)
 	case k.how == refused:
 		if k.name != "enable_l3" || p.flag(p.ipam, k.name, false) {
-			p.add(p.ipam.at(f.key), "is not supported", k.why)
+			p.unsupported(p.ipam.at(f.key), f.raw, "is not supported", k.why)
 		}
 	case p.form != 0 && k.forms&p.form == 0:
 		remedy := "remove it"

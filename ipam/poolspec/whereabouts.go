@@ -102,7 +102,7 @@ func (p *parser) wbEntry(path string, raw []byte) (inlineRange, bool) {
 	if p.flag(o, "enable_l3", false) {
 		for _, k := range ipamKeys {
 			if k.name == "enable_l3" {
-				p.add(o.at(k.name), "is not supported", k.why)
+				p.unsupported(o.at(k.name), []byte("true"), "is not supported", k.why)
 			}
 		}
 	}

@@ -66,8 +66,8 @@ func TestMultusConfiguration(t *testing.T) {
 		"binDir":                             {keys: keys{"delegates": []any{elsewhere}, "binDir": n.dir}, calls: []string{"first eth0"}},
 		"confDir, its default":               {keys: keys{"clusterNetwork": "cbr0", "confDir": nil}, refused: "/etc/cni/multus/net.d"},
 		"readinessindicatorfile":             {keys: keys{"clusterNetwork": path, "readinessindicatorfile": path}, calls: []string{"cbr0 eth0"}},
-		"auxiliaryCNIChainName":              {keys: keys{"clusterNetwork": path, "auxiliaryCNIChainName": "chain"}, refused: "auxiliaryCNIChainName: not supported"},
-		"misspelt":                           {keys: keys{"clusterNetwork": path, "namespaceIsoltion": true}, refused: "namespaceIsoltion: no such key"},
+		"auxiliaryCNIChainName":              {keys: keys{"clusterNetwork": path, "auxiliaryCNIChainName": "chain"}, refused: `auxiliaryCNIChainName: not supported ("chain")`},
+		"misspelt":                           {keys: keys{"clusterNetwork": path, "namespaceIsoltion": true}, refused: "namespaceIsoltion: not supported (true): no such key"},
 		"no default network":                 {refused: "defaultNetwork: missing"},
 		"two of them":                        {keys: keys{"clusterNetwork": path, "delegates": []any{n.recorder("first", nil)}}, refused: "clusterNetwork, delegates: all of them"},
 	} {

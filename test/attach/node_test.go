@@ -158,15 +158,14 @@ func (n *node) command(ctx context.Context, verb string, s sandboxOf) *exec.Cmd 
 	maps.DeleteFunc(config, func(_ string, v any) bool { return v == nil })
 	cmd := exec.CommandContext(ctx, tenureAttach)
 	cmd.Stdin = bytes.NewReader(encoded(n.t, config))
-	cmd.Env = append([]string{
-		"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "CNI_COMMAND=" + verb, "CNI_PATH=" + strings.Join(pluginDirs, ":"),
-	}, s.env...)
+	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "CNI_COMMAND=" + verb, "CNI_PATH=" + strings.Join(pluginDirs, ":")}
 	if verb != "GC" && verb != "STATUS" {
 		cmd.Env = append(cmd.Env, "CNI_CONTAINERID="+container, "CNI_IFNAME="+ifName, "CNI_ARGS="+args)
 	}
 	if (verb == "ADD" || verb == "CHECK" || verb == "DEL") && netns != "none" {
 		cmd.Env = append(cmd.Env, "CNI_NETNS="+netns)
 	}
+	cmd.Env = append(cmd.Env, s.env...) // of a variable that is there twice, the last counts
 	return cmd
 }
 

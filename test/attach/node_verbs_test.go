@@ -332,16 +332,39 @@ func TestHelpByHand(t *testing.T) {
 // TestFaultsOfTheConfiguration (C16).
 func TestFaultsOfTheConfiguration(t *testing.T) {
 	n := newNode(t)
-	for key, value := range map[string]any{"nonsense": 1, "stateDir": "relative", "isolation": "maybe"} {
-		s := pod("p")
-		s.config = map[string]any{key: value}
-		if f := n.fails("ADD", s, key); f.Code != 7 {
-			t.Errorf("%s: code %d; want 7", key, f.Code)
+	for _, tt := range []struct {
+		key   string
+		value any
+		says  string
+		code  uint
+	}{
+		{"nonsense", 17, "nonsense: not supported (17)", 2},
+		{"namespaceIsoltion", "true", `namespaceIsoltion: not supported ("true")`, 2},
+		{"auxiliaryCNIChainName", "chain", `auxiliaryCNIChainName: not supported ("chain")`, 2},
+		{"stateDir", "relative", `stateDir: "relative"`, 7},
+		{"isolation", "maybe", `isolation: "maybe"`, 7},
+	} {
+		for _, version := range []string{"0.3.1", "0.4.0", "1.0.0", "1.1.0"} {
+			s := pod("p")
+			s.config = map[string]any{tt.key: tt.value, "cniVersion": version}
+			if f := n.fails("ADD", s, tt.says); f.Code != tt.code || f.CNIVersion != version {
+				t.Errorf("%s in CNI %s: %+v; want code %d in that version", tt.key, version, f, tt.code)
+			}
+		}
+	}
+	// An error that comes before the configuration is read is in its version too, and names the
+	// variable that is wrong.
+	s := pod("p")
+	s.config = map[string]any{"cniVersion": "0.4.0"}
+	for name, value := range map[string]string{"CNI_CONTAINERID": "a b", "CNI_IFNAME": "a/b", "CNI_ARGS": "rubbish", "CNI_COMMAND": "EAT"} {
+		s.env = []string{name + "=" + value}
+		if f := n.fails("ADD", s, name); f.Code != 4 || f.CNIVersion != "0.4.0" {
+			t.Errorf("%s=%s: %+v; want code 4 in 0.4.0", name, value, f)
 		}
 	}
 	// What is wrong with the configuration does not keep a DEL from its journal.
 	n.ok("ADD", pod("p"))
-	s := pod("p")
+	s = pod("p")
 	s.config = map[string]any{"nonsense": 1}
 	n.ok("DEL", s)
 	n.called("ADD default eth0", "DEL default eth0")

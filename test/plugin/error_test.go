@@ -38,8 +38,13 @@ func TestErrors(t *testing.T) {
 		}
 		n.named("").call("ADD", "c1").run(t).wantError(t, 7, "name")
 		n.named("no/name").call("ADD", "c1").run(t).wantError(t, 7, "name")
-		// A key that nobody knows is named, with its value's place and a remedy.
-		n.with(keys{"ipam.rangStart": "10.0.0.9"}).call("ADD", "c1").run(t).wantError(t, 7, "ipam.rangStart")
+		// A key that is not supported is named, with its value; in every version.
+		for _, version := range []string{"0.3.1", "0.4.0", "1.0.0", "1.1.0"} {
+			misspelt := n.in(version).with(keys{"ipam.rangStart": "10.0.0.9"}).call("ADD", "c1").run(t)
+			misspelt.wantError(t, 2, `ipam.rangStart: is not a key that Tenure knows: "10.0.0.9"`)
+			refused := n.in(version).with(keys{"ipam.addresses": []string{"10.0.0.8/24"}}).call("ADD", "c1").run(t)
+			refused.wantError(t, 2, `ipam.addresses: is not supported: ["10.0.0.8/24"]`)
+		}
 	})
 }
 

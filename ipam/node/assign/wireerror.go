@@ -38,6 +38,8 @@ func code(err error) agentapi.Code {
 		return agentapi.CodeDecoding
 	case errors.Is(err, poolspec.ErrArgs):
 		return agentapi.CodeInvalidEnvironment
+	case errors.Is(err, poolspec.ErrUnsupported):
+		return agentapi.CodeUnsupportedField
 	case errors.Is(err, poolspec.ErrConfig), errors.Is(err, poolspec.ErrPool):
 		return agentapi.CodeInvalidConfig
 	case errors.Is(err, poolspec.ErrVersion):

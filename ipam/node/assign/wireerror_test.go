@@ -35,6 +35,8 @@ func TestWireError(t *testing.T) {
 		{poolspec.ErrDecode, agentapi.CodeDecoding},
 		{poolspec.ErrArgs, agentapi.CodeInvalidEnvironment},
 		{poolspec.ErrConfig, agentapi.CodeInvalidConfig},
+		{poolspec.ErrUnsupported, agentapi.CodeUnsupportedField},
+		{errors.Join(poolspec.ErrConfig, poolspec.ErrUnsupported), agentapi.CodeUnsupportedField},
 		{poolspec.ErrPool, agentapi.CodeInvalidConfig},
 		{poolspec.ErrVersion, agentapi.CodeIncompatibleVersion},
 		{store.ErrFull, agentapi.CodeTryAgainLater},
