@@ -56,7 +56,7 @@ type seen struct {
 	// there are some, or what is granted is of such. A port is then asked for: portAnswer.
 	sourced    []ports.Source
 	ported     bool
-	portLost   bool          // Neutron has no port of the claim any more
+	portLost   bool          // Neutron has no port of the claim as it was told
 	portAnswer *ports.Answer // nil: not asked
 }
 

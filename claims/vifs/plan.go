@@ -69,8 +69,10 @@ type claim struct {
 	deleting        bool
 	ips             []string
 	// port is what Neutron has made for the claim, and portFault why that cannot be read.
+	// portShown says that Neutron has shown this port as the claim's, with this hardware address.
 	port      vif.Port
 	portFault error
+	portShown bool
 	// failed says why the claim has no addresses that it may use; empty: it has them, or nothing is
 	// known yet.
 	failed string
@@ -221,6 +223,9 @@ func (p *plan) look(f facts, e element) (v vif.VIF, ready bool) {
 		return say(true, "IPAMClaim %s: %v", name, c.portFault)
 	case e.network.neutron && c.port.MAC == "":
 		return say(true, "IPAMClaim %s has no annotation %s yet: the interface needs the hardware address of its port in Neutron", name, vif.AnnotationPort)
+	case e.network.neutron && !c.portShown:
+		return say(true, "IPAMClaim %s: Neutron has not shown the port that its annotation %s tells: see the condition SourceReady of IPPool %s",
+			name, vif.AnnotationPort, e.network.pool)
 	}
 	return e.vif(f), true
 }

@@ -133,6 +133,11 @@ func TestDecide(t *testing.T) {
 			elements: []element{lan("eth1", neutron("fa:16:3e:00:00:01"), func(e *element) { e.network.neutron = false })},
 			want:     []string{"write " + written(nil, "eth1")},
 		},
+		"K4 a port that Neutron does not show": {
+			elements: []element{lan("eth1", neutron("fa:16:3e:00:00:01"), func(e *element) { e.claim.portShown = false })},
+			want: []string{"in a moment " + waits + "IPAMClaim " + ours("eth1") +
+				": Neutron has not shown the port that its annotation tenure.dev/port tells: see the condition SourceReady of IPPool subnets"},
+		},
 		"K4 no port yet": {
 			elements: []element{lan("eth1", neutron(""))},
 			want:     []string{"in a moment " + waits + "IPAMClaim " + ours("eth1") + " has no annotation tenure.dev/port yet: the interface needs the hardware address of its port in Neutron"},
@@ -208,7 +213,7 @@ func neutron(mac string) func(*element) {
 	return func(e *element) {
 		e.network.neutron, e.network.pool, e.network.poolUID = true, "subnets", "pool-uid"
 		if mac != "" {
-			e.claim.port = vif.Port{ID: "p", MAC: mac, Network: "net-uid"}
+			e.claim.port, e.claim.portShown = vif.Port{ID: "p", MAC: mac, Network: "net-uid"}, true
 		}
 	}
 }

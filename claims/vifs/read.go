@@ -154,7 +154,9 @@ func (r *Reconciler) claim(ctx context.Context, key client.ObjectKey) (*claim, e
 	if !found {
 		return nil, err
 	}
-	return claimOf(&o), nil
+	c := claimOf(&o)
+	c.portShown = c.port.ID != "" && r.PortShown(c.uid, c.port)
+	return c, nil
 }
 
 func claimOf(o *ipamclaims.IPAMClaim) *claim {

@@ -42,10 +42,13 @@ type Reconciler struct {
 	// definitions. It has the indices of [Index].
 	Cache client.Reader
 	// Live reads and writes at the API server.
-	Live   client.Client
-	Events events.EventRecorder
-	Log    *slog.Logger
-	Now    func() time.Time
+	Live client.Client
+	// PortShown reports whether Neutron has shown a port as that of the claim with this UID. What
+	// the claim's annotation tells is not believed before.
+	PortShown func(claim types.UID, port vif.Port) bool
+	Events    events.EventRecorder
+	Log       *slog.Logger
+	Now       func() time.Time
 	// Kuryr says that pods get the map in Kuryr's words as well.
 	Kuryr bool
 

@@ -1,6 +1,7 @@
 package ports_test
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/api/vif"
 	"github.com/tenure-ipam/tenure/test/fleet"
 	"github.com/tenure-ipam/tenure/test/neutron"
 )
@@ -143,6 +145,29 @@ func testDamaged(t *testing.T, w *world) {
 	if now, still := w.allocated(t, c); !slices.Equal(now, addrs) || still.ID != port.ID {
 		t.Errorf("the claim had %v, %v, and has %v, %v", addrs, port, now, still)
 	}
+}
+
+// testForged: a claim that tells another hardware address than its port has is told its port again.
+func testForged(t *testing.T, w *world) {
+	_, ids := w.subnets(t, neutron.Subnet{CIDR: "10.9.0.0/24"})
+	p := pool(t, ids...)
+	c := claim(t, p, "")
+	w.only(t, c)
+	_, port := w.allocated(t, c)
+	forged := port
+	forged.MAC = "fa:16:3e:00:00:99"
+	leader, err := client.New(role, client.Options{Scheme: kc.Scheme()}) // to others it is forbidden
+	must(t, err)
+	patch := client.MergeFrom(c.DeepCopy())
+	c.Annotations[vif.AnnotationPort] = forged.String()
+	must(t, leader.Patch(t.Context(), c, patch))
+	fleet.Eventually(t, within, func() error {
+		if _, now := w.allocated(t, c); now.String() != port.String() {
+			return fmt.Errorf("the claim tells port %v; want %v", now, port)
+		}
+		return nil
+	})
+	w.only(t, c)
 }
 
 // testOrphans: a port of ours without a claim goes; nothing that is not ours does.

@@ -82,7 +82,7 @@ func TestNeutron(t *testing.T) {
 		name string
 		test func(*testing.T, *world)
 	}{
-		{"claim", testClaim}, {"requested", testRequested}, {"exhausted", testExhausted}, {"deleted behind our back", testDeleted}, {"damaged", testDamaged},
+		{"claim", testClaim}, {"requested", testRequested}, {"exhausted", testExhausted}, {"deleted behind our back", testDeleted}, {"damaged", testDamaged}, {"forged", testForged},
 		{"orphans", testOrphans}, {"keeps", testKeeps}, {"follow", testFollow}, {"written", testWritten}, {"subnets that make no pool", testUnfit},
 		{"credentials", testCredentials}, {"quota", testQuota}, {"pairs", testPairs}, {"made", testMade}, {"half made", testHalfMade}, {"away", testAway}, {"crashes", testCrashes}, {"load", testLoad},
 	} {

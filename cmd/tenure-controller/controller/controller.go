@@ -303,7 +303,7 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		func() error { return ofClaims.Setup(mgr, catalog, &bells.claims, c.cfg.Workers) },
 		func() error { return c.workloads(ctx, mgr, direct, live, catalog) },
 		func() error { return c.podNetworks(ctx, mgr, direct, live) },
-		func() error { return c.vifs(ctx, mgr, direct) },
+		func() error { return c.vifs(ctx, mgr, direct, following.ports) },
 		func() error { return ofRequests.Setup(mgr, &bells.requests, c.cfg.Workers) },
 		func() error { return ofPools.Setup(mgr, catalog) },
 		func() error {

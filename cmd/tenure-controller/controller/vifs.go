@@ -5,16 +5,20 @@ import (
 	"errors"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/tenure-ipam/tenure/api/vif"
 	podnetworks "github.com/tenure-ipam/tenure/attach/controller"
 	"github.com/tenure-ipam/tenure/claims/vifs"
+	"github.com/tenure-ipam/tenure/ipam/controller/ports"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
 // vifs has the manager decide about interfaces of pods. Where it is not to, what a controller that
 // did has made of definitions is deleted; claims of pods stay, and go with these.
-func (c *Controller) vifs(ctx context.Context, mgr manager.Manager, direct client.Client) error {
+func (c *Controller) vifs(ctx context.Context, mgr manager.Manager, direct client.Client, made *ports.Ports) error {
 	log := c.log.With("part", "vifs")
 	shared := &podnetworks.Cluster{Cache: mgr.GetCache(), Live: direct, Events: mgr.GetEventRecorder(name), Log: log}
 	if !c.cfg.VIFs {
@@ -38,6 +42,7 @@ func (c *Controller) vifs(ctx context.Context, mgr manager.Manager, direct clien
 	}
 	r := &vifs.Reconciler{
 		Cache: mgr.GetCache(), Live: direct, Events: mgr.GetEventRecorder(name), Log: log, Now: time.Now, Kuryr: c.cfg.KuryrAnnotation,
+		PortShown: func(claim types.UID, port vif.Port) bool { return made.Shown(protocol.UID(claim), port) },
 	}
 	return errors.Join(r.Setup(mgr), mgr.Add(manager.RunnableFunc(r.Run)))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -58,7 +59,9 @@ type Ports struct {
 	releases map[protocol.UID]time.Time    // guarded by mu: ports of claims that are gone, and when to delete them
 	surplus  map[string]protocol.UID       // guarded by mu: ports that a claim has too many, by ID
 	deleting map[string]protocol.UID       // guarded by mu: those of them that are being deleted
-	lost     map[protocol.UID]bool         // guarded by mu: claims whose port the last sweeps have not found
+	lost     map[protocol.UID]bool         // guarded by mu: claims whose port is not as told
+	shown    map[shownPort]int             // guarded by mu: what Neutron has shown, by lists then
+	lists    int                           // guarded by mu: how many lists of all ports have begun
 	pairs    map[protocol.PoolName]Problem // guarded by mu: why the nodes' ports are not as they should be
 	gates    map[protocol.PoolName]*gate   // guarded by mu: pools whose ports cannot be made now; "" is all
 	work     chan struct{}                 // holds a value while there may be something to do
@@ -90,6 +93,7 @@ func (p *Ports) Init() *Ports {
 	p.entries, p.releases, p.surplus = map[protocol.UID]*entry{}, map[protocol.UID]time.Time{}, map[string]protocol.UID{}
 	p.deleting, p.pairs = map[string]protocol.UID{}, map[protocol.PoolName]Problem{}
 	p.lost, p.gates = map[protocol.UID]bool{}, map[protocol.PoolName]*gate{}
+	p.shown = map[shownPort]int{}
 	p.work, p.sweeping = make(chan struct{}, 1), make(chan struct{}, 1)
 	return p
 }
@@ -255,11 +259,50 @@ func (p *Ports) Refuse(uid protocol.UID, why Problem) {
 	p.sweepSoon()
 }
 
-// Lost reports whether Neutron has no port of the claim, which had one.
+// Lost reports whether Neutron has no port of the claim as it was told.
 func (p *Ports) Lost(uid protocol.UID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.lost[uid]
+}
+
+// A shownPort is what Neutron says of a port of ours.
+type shownPort struct {
+	claim            protocol.UID
+	id, mac, network string
+}
+
+// Shown reports whether Neutron has shown a port as that of a claim, in the last list of all ports
+// or since. What a claim's annotation tells is not believed before.
+func (p *Ports) Shown(claim protocol.UID, port vif.Port) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, shown := p.shown[shownPort{claim, port.ID, port.MAC, port.Network}]
+	return shown
+}
+
+// show notes a port that Neutron has shown. The caller holds mu.
+func (p *Ports) show(port neutron.Port) {
+	p.shown[shownPort{protocol.UID(port.Claim), port.ID, port.MAC.String(), port.Network}] = p.lists
+}
+
+// list returns all our ports, and notes what Neutron shows. A port that was made after the list had
+// begun may be missing in it, and counts as shown.
+func (p *Ports) list(ctx context.Context, nc Neutron) ([]neutron.Port, error) {
+	p.mu.Lock()
+	p.lists++
+	p.mu.Unlock()
+	ours, err := nc.Ours(ctx)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // says what it is about
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, port := range ours {
+		p.show(port)
+	}
+	maps.DeleteFunc(p.shown, func(_ shownPort, begun int) bool { return begun < p.lists })
+	return ours, nil
 }
 
 // Trouble returns why ports of a pool cannot be made now; none, if they can.

@@ -239,6 +239,7 @@ func (p *Ports) settle(j job, done []neutron.Ensured, all Problem) {
 		switch {
 		case bad.None():
 			w := e.wants[e.next]
+			p.show(done[i].Port)
 			e.port, e.problem = &done[i].Port, Problem{}
 			e.granted = Answer{Port: portOf(done[i].Port, w), Addresses: addressesOf(done[i].Port, w)}
 		case bad.Reason == neutron.SubnetExhausted && e.next+1 < len(e.wants):

@@ -67,7 +67,7 @@ func (p *Ports) sweeps(ctx context.Context) {
 // two programs are never of one moment.
 type findings struct {
 	orphans map[protocol.UID]bool            // claims that are not there, and have ports
-	lost    map[protocol.UID]grants.ClaimKey // claims that are there, and whose port is not
+	lost    map[protocol.UID]grants.ClaimKey // claims that are there, and whose port is not as they were told
 	surplus map[string]protocol.UID          // by ID, ports of claims that have been told of another
 }
 
@@ -81,9 +81,9 @@ func (p *Ports) sweep(ctx context.Context, last findings) (found findings, err e
 	if err != nil {
 		return found, err
 	}
-	ours, err := nc.Ours(ctx)
+	ours, err := p.list(ctx, nc)
 	if err != nil {
-		return found, err //nolint:wrapcheck // says what it is about
+		return found, err
 	}
 	found = compare(ours, with)
 	p.noteLost(found, last, with)
@@ -123,8 +123,8 @@ func (p *Ports) claimsWithPorts(ctx context.Context) (map[protocol.UID]*claimWit
 	return all, nil
 }
 
-// compare returns which claims have lost their port, which ports have lost their claim, and which
-// are too many: Neutron has made those after their asker had ceased to wait.
+// compare returns which claims have lost their port, or tell another, which ports have lost their
+// claim, and which are too many: Neutron has made those after their asker had ceased to wait.
 func compare(ours []neutron.Port, claims map[protocol.UID]*claimWithPort) findings {
 	f := findings{orphans: map[protocol.UID]bool{}, lost: map[protocol.UID]grants.ClaimKey{}, surplus: map[string]protocol.UID{}}
 	of := map[protocol.UID][]neutron.Port{}
@@ -154,18 +154,19 @@ func compare(ours []neutron.Port, claims map[protocol.UID]*claimWithPort) findin
 	return f
 }
 
-// has reports whether a port has what the claim has of Neutron: an address of each subnet that the
-// claim was told of. Others may be of the network's other pools.
+// has reports whether a port is what the claim was told of, and has an address of each subnet that
+// this says. Others may be of the network's other pools.
 func (c *claimWithPort) has(p neutron.Port) bool {
-	return !slices.ContainsFunc(c.port.Subnets, func(subnet string) bool {
+	told := c.port.ID == p.ID && c.port.MAC == p.MAC.String() && c.port.Network == p.Network
+	return told && !slices.ContainsFunc(c.port.Subnets, func(subnet string) bool {
 		return !slices.ContainsFunc(p.Addresses, func(a neutron.FixedIP) bool {
 			return a.Subnet == subnet && slices.Contains(c.addrs, a.Addr)
 		})
 	})
 }
 
-// noteLost notes the claims whose port has not been there twice, and has them looked at. They count
-// as such until they have been told of another.
+// noteLost notes the claims whose port has not been as they were told twice, and has them looked
+// at. They count as such until they have been told of another.
 func (p *Ports) noteLost(found, last findings, with map[protocol.UID]*claimWithPort) {
 	p.mu.Lock()
 	maps.DeleteFunc(p.lost, func(uid protocol.UID, _ bool) bool { return with[uid] == nil })
