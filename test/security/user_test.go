@@ -35,6 +35,8 @@ func TestUserOfANamespace(t *testing.T) {
 		{"make a claim", func() error { return i.create(claimOfHers) }, ""},
 		{"delete it", func() error { return i.delete(named("IPAMClaim", "team-a", "probe")) }, ""},
 		{"annotate her pod", func() error { return i.patch(hers, `{metadata: {annotations: {k8s.v1.cni.cncf.io/networks: "lan"}}}`) }, ""},
+		{"make a pod that selects a network", func() error { return i.create(told("fine", `k8s.v1.cni.cncf.io/networks: lan`)) }, ""},
+		{"make a copy of a pod without networks", func() error { return i.create(told("copied", attached)) }, ""},
 	})
 	i.breakIn(t, []attempt{
 		{"delete a lease", func() error { return i.delete(named("IPLease", "", leaseNames["lent"])) }, "cannot delete resource \"ipleases\""},
@@ -68,6 +70,22 @@ func TestUserOfANamespace(t *testing.T) {
 		{"forge what her pod was attached to", func() error {
 			return i.patch(hers, `{metadata: {annotations: {k8s.v1.cni.cncf.io/network-status: '[{"name":"lan","ips":["10.82.0.3"]}]'}}}`)
 		}, "annotations k8s.v1.cni.cncf.io/network-status and tenure.dev/pod-ips of pod team-a/hers are written by who attaches it: alice may not write the status of pods"},
+		{"make a pod that tells what it was attached to", func() error {
+			return i.create(told("f1", `k8s.v1.cni.cncf.io/networks: lan, `+attached))
+		}, "pod team-a/f1 selects networks, and comes with the annotation k8s.v1.cni.cncf.io/network-status or tenure.dev/pod-ips, which who attaches it writes: leave that out"},
+		{"make one that selects PodNetworks", func() error {
+			return i.create(told("f2", `tenure.dev/pod-networks: '[{"podNetworkName":"lan"}]', tenure.dev/pod-ips: '[]'`))
+		}, "alice may not write the status of pods"},
+		{"have a controller make such pods", func() error {
+			its, err := cp.AddUser("system:serviceaccount:kube-system:replicaset-controller", "system:serviceaccounts")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return newIntruder(t, i.name, its).create(told("f3", `k8s.v1.cni.cncf.io/networks: lan, `+attached))
+		}, "replicaset-controller may not write the status of pods"},
+		{"select networks for a pod that came with a status", func() error {
+			return i.patch(named("Pod", "team-a", "copied"), `{metadata: {annotations: {k8s.v1.cni.cncf.io/networks: lan}}}`)
+		}, "pod team-a/copied selects networks, and comes with the annotation"},
 		{"forge her pod's status", func() error { return i.patch(hers, `{status: {podIP: 10.82.0.3}}`, "status") }, "cannot patch resource \"pods/status\""},
 		{"label her namespace, to be let into a pool", func() error { return i.patch(named("Namespace", "", "team-a"), `{metadata: {labels: {team: b}}}`) }, "cannot patch resource \"namespaces\""},
 		{"bind the verb use to her namespace", func() error {
@@ -94,6 +112,21 @@ func TestUserOfANamespace(t *testing.T) {
 		}, "cannot patch resource \"nodes\""},
 		{"delete a node", func() error { return i.delete(named("Node", "", "node-b")) }, "cannot delete resource \"nodes\""},
 	})
+}
+
+// attached is an annotation that tells that a pod has an address on a network.
+const attached = `k8s.v1.cni.cncf.io/network-status: '[{"name":"team-a/lan","interface":"net1","ips":["10.82.0.3"]}]'`
+
+// told is a pod of alice's with annotations.
+func told(name, annotations string) string {
+	return fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: %s, namespace: team-a, annotations: {%s}}, spec: {automountServiceAccountToken: false, containers: [{name: c, image: x}]}}`, name, annotations)
+}
+
+// TestPodsThatWereAttachedBefore: who may write the status of pods, as a tool that restores
+// everything may, makes a pod with the annotations that it had.
+func TestPodsThatWereAttachedBefore(t *testing.T) {
+	i := newIntruder(t, "who restores a cluster", cp.Config())
+	i.mayDo(t, []attempt{{"make a pod with its status", func() error { return i.create(told("restored", `k8s.v1.cni.cncf.io/networks: lan, `+attached)) }, ""}})
 }
 
 // TestAnAdministratorByAccident: who may do everything must mean it.
