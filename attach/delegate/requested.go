@@ -16,21 +16,25 @@ import (
 // 4.1.2.1.3.2 and 4.1.2.1.4.2; checked in every version, since a plugin may declare
 // a capability and ignore it).
 func verify(s plan.Step, r *types100.Result, netns string) error {
-	got := podAddresses(r)
 	if s.PodNetwork != "" && !s.Default {
-		if err := onePerFamily(got); err != nil {
+		if err := onePerFamily(podAddresses(r)); err != nil {
 			return err
 		}
 	}
+	own := ownInterface(s, r)
+	got := addressesOf(own, r)
 	for _, want := range s.Requested.IPs {
 		if !slices.Contains(got, want) {
-			return fmt.Errorf("address %s was asked for, and the result has %v: does the network's IPAM plugin honour requested addresses?", want, got)
+			return fmt.Errorf("address %s was asked for, and the result has %v on the attachment's interface: does the network's IPAM plugin honour requested addresses?", want, got)
 		}
 	}
 	if s.Requested.MAC == "" {
 		return nil
 	}
-	mac := podMAC(s, r)
+	mac := ""
+	if own >= 0 {
+		mac = r.Interfaces[own].Mac
+	}
 	if mac == "" { // results older than 0.3.0 have none
 		var err error
 		if mac, err = route.HardwareAddr(netns, s.IfName); err != nil {
@@ -70,18 +74,32 @@ func podAddresses(r *types100.Result) (addrs []netip.Addr) {
 	return addrs
 }
 
-// podMAC returns the hardware address of the attachment's interface: that with its
-// name, else the pod's first.
-func podMAC(s plan.Step, r *types100.Result) string {
-	first := ""
-	for _, i := range r.Interfaces {
+// ownInterface returns the index of the attachment's interface: that with its name, else the pod's
+// first. It is -1 if no interface of the result is the pod's.
+func ownInterface(s plan.Step, r *types100.Result) int {
+	first := -1
+	for n, i := range r.Interfaces {
 		switch {
 		case i.Sandbox == "":
 		case i.Name == s.IfName:
-			return i.Mac
-		case first == "":
-			first = i.Mac
+			return n
+		case first < 0:
+			first = n
 		}
 	}
 	return first
+}
+
+// addressesOf returns the addresses of the interface with that index, and those of which the result
+// does not say on which interface they are.
+func addressesOf(own int, r *types100.Result) (addrs []netip.Addr) {
+	for _, ip := range r.IPs {
+		if i := ip.Interface; i != nil && *i >= 0 && *i != own {
+			continue
+		}
+		if a := addr(ip.Address.IP); a.IsValid() {
+			addrs = append(addrs, a)
+		}
+	}
+	return addrs
 }

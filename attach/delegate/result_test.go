@@ -124,9 +124,12 @@ func TestOneAddressOfAFamily(t *testing.T) {
 	}
 }
 
-// TestVerifyLooksAtThePodsSide (N24, N27): an address of the host's end is not what
-// was asked for.
-func TestVerifyLooksAtThePodsSide(t *testing.T) {
+// TestVerifyLooksAtTheAttachmentsInterface (N24, N27): an address of the host's end, or of another
+// interface of the pod, is not what was asked for.
+func TestVerifyLooksAtTheAttachmentsInterface(t *testing.T) {
+	const two = `{"cniVersion":"1.1.0","interfaces":[{"name":"dum0","mac":"02:00:00:00:00:0d","sandbox":"x"},{"name":"eth0","mac":"02:00:00:00:00:01","sandbox":"x"}],` +
+		`"ips":[{"address":"10.0.0.5/24","interface":0},{"address":"10.0.0.6/24","interface":1},{"address":"10.0.0.7/24"},{"address":"10.0.0.8/24","interface":-1},{"address":"10.0.0.9/24","interface":2}]}`
+	addr := func(text string) plan.Requested { return plan.Requested{IPs: []netip.Addr{netip.MustParseAddr(text)}} }
 	for _, tt := range []struct {
 		result string
 		want   plan.Requested
@@ -138,6 +141,16 @@ func TestVerifyLooksAtThePodsSide(t *testing.T) {
 		{results[2], plan.Requested{MAC: "02:00:00:00:00:01"}, ""},
 		{results[2], plan.Requested{MAC: "02:00:00:00:00:02"}, "02:00:00:00:00:02 was asked for"},
 		{results[3], plan.Requested{MAC: "02:00:00:00:00:02"}, "the result has none"},
+		{two, addr("10.0.0.5"), "10.0.0.5 was asked for"},
+		{two, addr("10.0.0.6"), ""},
+		{two, addr("10.0.0.7"), ""},
+		{two, addr("10.0.0.8"), ""},
+		{two, addr("10.0.0.9"), "10.0.0.9 was asked for"},
+		{two, plan.Requested{MAC: "02:00:00:00:00:0d"}, "02:00:00:00:00:0d was asked for"},
+		{strings.ReplaceAll(two, "eth0", "veth7"), addr("10.0.0.5"), ""}, // none has the name: the pod's first
+		{strings.ReplaceAll(two, "eth0", "veth7"), addr("10.0.0.6"), "10.0.0.6 was asked for"},
+		{strings.ReplaceAll(two, `,"sandbox":"x"`, ""), addr("10.0.0.6"), "10.0.0.6 was asked for"}, // both are the host's
+		{strings.ReplaceAll(two, `,"sandbox":"x"`, ""), addr("10.0.0.7"), ""},
 	} {
 		result, err := create.CreateFromBytes([]byte(tt.result))
 		if err != nil {

@@ -254,6 +254,9 @@ func TestRequestedAndIgnored(t *testing.T) {
 		}
 		n.selects("p", fmt.Sprintf(`[{"name":%q,"ips":["10.2.2.1"],"mac":"02:00:00:00:00:01"}]`, name))
 		n.ok("ADD", pod("p"))
+		if shown := n.reported(1)[0].Status; !strings.Contains(string(shown), `"10.2.2.1"`) {
+			t.Errorf("%s: the status is %s; want the address that was asked for in it", name, shown)
+		}
 		calls := n.records()
 		last := calls[len(calls)-1]
 		if name == "v1" {
@@ -263,6 +266,23 @@ func TestRequestedAndIgnored(t *testing.T) {
 		}
 		n.ok("DEL", pod("p"))
 		n.records()
+	}
+}
+
+// TestRequestedAndOnAnotherInterface (N24): the addresses have to be on the attachment's interface,
+// not on another one of the pod.
+func TestRequestedAndOnAnotherInterface(t *testing.T) {
+	n := newNode(t)
+	say := `{"cniVersion":"1.1.0","interfaces":[{"name":"net1","sandbox":"/run/netns/p"},{"name":"other0","sandbox":"/run/netns/p"}],"ips":[{"address":"10.2.2.42/24","interface":1}]}`
+	n.define("ns", "v13", n.able("v13", map[string]any{"say": say}, "ips"))
+	n.define("ns", "v1", n.recorder("v1", map[string]any{"say": say}), "tenure.dev/spec-version", "1")
+	for _, name := range []string{"v13", "v1"} {
+		n.selects("p", fmt.Sprintf(`[{"name":%q,"ips":["10.2.2.42"]}]`, name))
+		n.fails("ADD", pod("p"), "network ns/"+name, "address 10.2.2.42 was asked for")
+		calls := n.records()
+		if undone := calls[len(calls)-2].id(); undone != "DEL "+name+" net1" {
+			t.Errorf("the last call but one was %s; want the attachment undone", undone)
+		}
 	}
 }
 
