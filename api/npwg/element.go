@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"net"
 	"net/netip"
 	"slices"
@@ -219,35 +218,58 @@ func readDefaultRoute(s *Selection, raw json.RawMessage, _ Version) error {
 }
 
 func readPortMappings(s *Selection, raw json.RawMessage, _ Version) error {
-	var items []struct {
-		HostPort      int    `json:"hostPort"`
-		ContainerPort int    `json:"containerPort"`
-		Protocol      string `json:"protocol"`
-		HostIP        string `json:"hostIP"`
-	}
+	var items []map[string]json.RawMessage // of a struct, encoding/json reads keys in any case
 	if json.Unmarshal(raw, &items) != nil || len(items) == 0 {
 		return fmt.Errorf("%.80s is not a list of one mapping or more with hostPort and containerPort", raw)
 	}
 	for _, item := range items {
-		protocol := strings.ToLower(item.Protocol)
-		switch protocol {
-		case "":
-			protocol = "tcp"
-		case "tcp", "udp", "sctp":
+		m, err := readPortMapping(item)
+		if err != nil {
+			return err
+		}
+		s.PortMappings = append(s.PortMappings, m)
+	}
+	return nil
+}
+
+func readPortMapping(members map[string]json.RawMessage) (m PortMapping, err error) {
+	for _, key := range slices.Sorted(maps.Keys(members)) {
+		value := members[key]
+		switch key {
+		case "hostPort":
+			err = readPort(value, &m.HostPort)
+		case "containerPort":
+			err = readPort(value, &m.ContainerPort)
+		case "protocol":
+			err = readText(value, &m.Protocol)
+		case "hostIP":
+			err = readText(value, &m.HostIP)
 		default:
-			return fmt.Errorf("protocol %.80q is none of TCP, UDP, SCTP", item.Protocol)
+			err = errors.New("it is none of hostPort, containerPort, protocol, hostIP")
 		}
-		for _, port := range []int{item.HostPort, item.ContainerPort} {
-			if port < 1 || port > math.MaxUint16 {
-				return fmt.Errorf("hostPort %d, containerPort %d: both are required, from 1 to 65535", item.HostPort, item.ContainerPort)
-			}
+		if err != nil {
+			return m, fmt.Errorf("%.80s: %w", key, err)
 		}
-		if _, err := netip.ParseAddr(item.HostIP); item.HostIP != "" && err != nil {
-			return fmt.Errorf("hostIP %.80q is no IP address", item.HostIP)
-		}
-		s.PortMappings = append(s.PortMappings, PortMapping{
-			HostPort: uint16(item.HostPort), ContainerPort: uint16(item.ContainerPort), Protocol: protocol, HostIP: item.HostIP,
-		})
+	}
+	if m.HostPort == 0 || m.ContainerPort == 0 {
+		return m, fmt.Errorf("hostPort %d, containerPort %d: both are required, from 1 to 65535", m.HostPort, m.ContainerPort)
+	}
+	switch m.Protocol = strings.ToLower(m.Protocol); m.Protocol {
+	case "":
+		m.Protocol = "tcp"
+	case "tcp", "udp", "sctp":
+	default:
+		return m, fmt.Errorf("protocol %.80q is none of TCP, UDP, SCTP", m.Protocol)
+	}
+	if _, err := netip.ParseAddr(m.HostIP); m.HostIP != "" && err != nil {
+		return m, fmt.Errorf("hostIP %.80q is no IP address", m.HostIP)
+	}
+	return m, nil
+}
+
+func readPort(raw json.RawMessage, to *uint16) error {
+	if json.Unmarshal(raw, to) != nil {
+		return fmt.Errorf("%.80s is no port, from 1 to 65535", raw)
 	}
 	return nil
 }

@@ -86,6 +86,7 @@ func TestInvalidAnnotationIsIgnored(t *testing.T) {
 		"N33-3": {`[{"name":"a","portMappings":[{"hostPort":65536,"containerPort":80}]}]`, "portMappings"},
 		"N33-4": {`[{"name":"a","portMappings":[{"hostPort":80}]}]`, "portMappings"},
 		"N33-5": {`[{"name":"a","portMappings":[]}]`, "portMappings"},
+		"N33-6": {`[{"name":"a","portMappings":[{"hostPort":80,"containerPort":80,"Protocol":"UDP"}]}]`, "portMappings"},
 		"N35-1": {`[{"name":"a","bandwidth":{}}]`, "bandwidth"},
 		"N35-2": {`[{"name":"a","bandwidth":{"ingressBurst":1}}]`, "bandwidth"},
 		"N35-3": {`[{"name":"a","bandwidth":{"ingressRate":0}}]`, "bandwidth"},
@@ -183,13 +184,13 @@ func (n *node) able(name string, instructions map[string]any, capabilities ...st
 	return map[string]any{"cniVersion": "1.1.0", "name": name, "plugins": []any{n.plugin(instructions), p}}
 }
 
-// TestCapabilityArguments (N21, N26, N34, N36, N41, D3).
+// TestCapabilityArguments (N21, N26, N33, N34, N36, N41, D3).
 func TestCapabilityArguments(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "a", n.able("a", map[string]any{"ips": []string{"10.2.2.42/24", "2001:db8::5/64"}, "mac": "02:00:00:00:00:09"},
 		"ips", "mac", "portMappings", "bandwidth", "infinibandGUID", "unused"))
 	n.selects("p", `[{"name":"a","ips":["10.2.2.42/24","2001:db8::5/64"],"mac":"02:00:00:00:00:09",
-		"portMappings":[{"hostPort":8080,"containerPort":80},{"hostPort":53,"containerPort":53,"protocol":"UdP"}],
+		"portMappings":[{"hostPort":8080,"containerPort":80},{"hostPort":53,"containerPort":53,"protocol":"UdP","hostIP":"192.0.2.1"}],
 		"bandwidth":{"ingressRate":1000},"infiniband-guid":"24:8a:07:03:00:8d:ae:2f"}]`)
 	n.ok("ADD", pod("p"))
 	calls := n.called("ADD default eth0", "ADD a net1", "ADD a net1")
@@ -203,9 +204,12 @@ func TestCapabilityArguments(t *testing.T) {
 			t.Errorf("runtimeConfig.%s (-want +got):\n%s", key, d)
 		}
 	}
-	ports, _ := calls[2].at("runtimeConfig", "portMappings").([]any)
-	if len(ports) != 2 || ports[0].(map[string]any)["protocol"] != "tcp" || ports[1].(map[string]any)["protocol"] != "udp" {
-		t.Errorf("portMappings: %v; want the protocols filled in, in lower case", ports)
+	ports := []any{ // the protocols filled in, and in lower case
+		map[string]any{"hostPort": 8080.0, "containerPort": 80.0, "protocol": "tcp"},
+		map[string]any{"hostPort": 53.0, "containerPort": 53.0, "protocol": "udp", "hostIP": "192.0.2.1"},
+	}
+	if d := cmp.Diff(any(ports), calls[2].at("runtimeConfig", "portMappings")); d != "" {
+		t.Errorf("runtimeConfig.portMappings (-want +got):\n%s", d)
 	}
 	if burst := calls[2].at("runtimeConfig", "bandwidth", "ingressBurst"); burst == nil {
 		t.Errorf("bandwidth: %v; want a burst", calls[2].at("runtimeConfig", "bandwidth"))
