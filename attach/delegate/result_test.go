@@ -147,9 +147,11 @@ func TestVerifyLooksAtTheAttachmentsInterface(t *testing.T) {
 		{two, addr("10.0.0.8"), ""},
 		{two, addr("10.0.0.9"), "10.0.0.9 was asked for"},
 		{two, plan.Requested{MAC: "02:00:00:00:00:0d"}, "02:00:00:00:00:0d was asked for"},
-		{strings.ReplaceAll(two, "eth0", "veth7"), addr("10.0.0.5"), ""}, // none has the name: the pod's first
+		// None has the name: the pod's first.
+		{strings.ReplaceAll(two, "eth0", "veth7"), addr("10.0.0.5"), ""},
 		{strings.ReplaceAll(two, "eth0", "veth7"), addr("10.0.0.6"), "10.0.0.6 was asked for"},
-		{strings.ReplaceAll(two, `,"sandbox":"x"`, ""), addr("10.0.0.6"), "10.0.0.6 was asked for"}, // both are the host's
+		// Both are the host's.
+		{strings.ReplaceAll(two, `,"sandbox":"x"`, ""), addr("10.0.0.6"), "10.0.0.6 was asked for"},
 		{strings.ReplaceAll(two, `,"sandbox":"x"`, ""), addr("10.0.0.7"), ""},
 	} {
 		result, err := create.CreateFromBytes([]byte(tt.result))
