@@ -12,7 +12,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack"
 	"github.com/gophercloud/gophercloud/v2/openstack/config/clouds"
-	"gopkg.in/yaml.v2"
+	"sigs.k8s.io/yaml"
 )
 
 // Config says which Neutron, as whom, and with how much patience.
@@ -103,7 +103,7 @@ func New(cfg Config) (*Client, error) {
 func (c *Client) withoutLogin() (bool, error) {
 	var file struct {
 		Clouds map[string]struct {
-			AuthType string `yaml:"auth_type"`
+			AuthType string `json:"auth_type"`
 			Auth     struct{ Endpoint string }
 		}
 	}
