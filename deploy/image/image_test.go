@@ -3,6 +3,9 @@ package image
 import (
 	"archive/tar"
 	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -11,10 +14,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/layout"
-	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
 
 // example is an image of one program for two architectures.
@@ -82,58 +81,78 @@ func TestArchive(t *testing.T) {
 	if _, odd := unpack(t, f, dir); len(odd) > 0 {
 		t.Errorf("%v are not root's of the epoch", odd)
 	}
-	top, err := layout.ImageIndexFromPath(dir)
+	l := layout{dir}
+	if text, err := os.ReadFile(filepath.Join(dir, "oci-layout")); err != nil || string(text) != `{"imageLayoutVersion":"1.0.0"}` {
+		t.Errorf("it calls itself %s, %v; want an image layout", text, err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "index.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := validate.Index(top); err != nil {
-		t.Error(err)
+	var top, variants index
+	if err := json.Unmarshal(text, &top); err != nil || len(top.Manifests) != 1 {
+		t.Fatalf("index %s, %v; want one image", text, err)
 	}
-	names, err := top.IndexManifest()
-	if err != nil || len(names.Manifests) != 1 {
-		t.Fatalf("index %+v, %v; want one image", names, err)
-	}
-	if name := names.Manifests[0].Annotations["io.containerd.image.name"]; name != "registry.example/tenure/tenured:v1" {
+	if name := top.Manifests[0].Annotations["io.containerd.image.name"]; name != "registry.example/tenure/tenured:v1" {
 		t.Errorf("the runtime knows the image as %q", name)
 	}
-	variants, err := top.ImageIndex(names.Manifests[0].Digest)
+	l.read(t, typeIndex, top.Manifests[0], &variants)
+	if len(variants.Manifests) != 2 {
+		t.Fatalf("variants %+v; want two", variants)
+	}
+	for i, arch := range []string{"amd64", "arm64"} {
+		l.testVariant(t, variants.Manifests[i], arch)
+	}
+}
+
+// content returns what a descriptor is of, which must be as that says.
+func (l layout) content(t *testing.T, mediaType string, d descriptor) []byte {
+	t.Helper()
+	text, err := os.ReadFile(l.path(d.Digest))
 	if err != nil {
 		t.Fatal(err)
 	}
-	of, err := variants.IndexManifest()
-	if err != nil || len(of.Manifests) != 2 {
-		t.Fatalf("variants %+v, %v; want two", of, err)
+	if sum := sha256.Sum256(text); d.MediaType != mediaType || d.Size != int64(len(text)) || d.Digest != digest(sum[:]) {
+		t.Errorf("%+v has %d bytes, digest %x; want them to agree, and type %s", d, len(text), sum, mediaType)
 	}
-	for i, arch := range []string{"amd64", "arm64"} {
-		testVariant(t, variants, of.Manifests[i], arch)
+	return text
+}
+
+// read reads the document that a descriptor is of.
+func (l layout) read(t *testing.T, mediaType string, d descriptor, into any) {
+	t.Helper()
+	if err := json.Unmarshal(l.content(t, mediaType, d), into); err != nil {
+		t.Fatal(err)
 	}
 }
 
 // testVariant checks the image of an architecture.
-func testVariant(t *testing.T, variants v1.ImageIndex, d v1.Descriptor, arch string) {
+func (l layout) testVariant(t *testing.T, d descriptor, arch string) {
 	t.Helper()
-	image, err := variants.Image(d.Digest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := image.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d.Platform.String() != "linux/"+arch || c.Platform().String() != "linux/"+arch || c.Config.User != "0:0" || !slices.Equal(c.Config.Entrypoint, []string{"/bin/tenured"}) {
+	var m manifest
+	l.read(t, typeManifest, d, &m)
+	var c config
+	l.read(t, typeConfig, m.Config, &c)
+	is := platform{arch, "linux"}
+	if *d.Platform != is || c.platform != is || c.Config.User != "0:0" || !slices.Equal(c.Config.Entrypoint, []string{"/bin/tenured"}) {
 		t.Errorf("it is for %v, and configured by %+v; want linux/%s", d.Platform, c, arch)
 	}
-	layers, err := image.Layers()
-	if err != nil || len(layers) != 1 {
-		t.Fatalf("layers %v, %v; want one", layers, err)
+	if len(m.Layers) != 1 {
+		t.Fatalf("layers %v; want one", m.Layers)
 	}
-	plain, err := layers[0].Uncompressed()
+	packed, err := gzip.NewReader(bytes.NewReader(l.content(t, typeLayer, m.Layers[0])))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer plain.Close()
+	plain, err := io.ReadAll(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sum := sha256.Sum256(plain); !slices.Equal(c.RootFS.DiffIDs, []string{digest(sum[:])}) {
+		t.Errorf("the layer is configured as %v; want %x", c.RootFS.DiffIDs, sum)
+	}
 	dir := t.TempDir()
-	files, odd := unpack(t, plain, dir)
+	files, odd := unpack(t, bytes.NewReader(plain), dir)
 	text, err := os.ReadFile(filepath.Join(dir, "bin/tenured"))
 	if err != nil || string(text) != "for "+arch || len(files) != 1 || len(odd) > 0 {
 		t.Errorf("the layer for %s has %q, odd %v; %v", arch, files, odd, err)
