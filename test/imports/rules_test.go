@@ -226,7 +226,7 @@ var rules = []rule{
 	},
 	{
 		pkg: "./ipam/controller/neutron", why: "it says to Neutron what it is told to: who wants a port, and why, is not its business",
-		never: join(ours, kubernetes, bolt, cni, processes),
+		never: join(ours, kubernetes, bolt, cni, processes), but: []string{"sigs.k8s.io/yaml"},
 	},
 	{
 		pkg: "./ipam/controller/ports", why: "it knows claims by their UIDs, and what is granted to them by who asks: it neither grants nor knows nodes",
