@@ -23,6 +23,8 @@ const (
 	ReasonUnknownKey = "UnknownNetworkKey"
 	ReasonNoDevice   = "NoNetworkDevice"
 	ReasonArgs       = "CapabilityMissing"
+	// ReasonClaim: the element of the pod's default network refers to an IPAMClaim.
+	ReasonClaim = "ClaimOnDefaultNetwork"
 	// ReasonNoPodNetworks: the pod lists PodNetworks, which this cluster does not serve.
 	ReasonNoPodNetworks = "PodNetworksOff"
 	// ReasonNoVIFs: the pod selects a network whose interfaces the control plane decides, and this

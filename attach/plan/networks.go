@@ -77,7 +77,11 @@ func (m *maker) addOwnDefault(text string) {
 		return
 	}
 	step := m.defaultStep(l, d)
-	step.Requested, step.GUID, step.Claim, step.DefaultRoute = requested(sel), sel.GUID, sel.Claim, sel.DefaultRoute
+	step.Requested, step.GUID, step.DefaultRoute = requested(sel), sel.GUID, sel.DefaultRoute
+	if sel.Claim != "" {
+		m.warn(ReasonClaim, "%s, network %s: ipam-claim-reference %s has no effect: claims are for the networks beside the default one (NPWG 8); ask for addresses with ips",
+			where, step.Name, sel.Claim)
+	}
 	m.request(where, &step, l, sel)
 	m.addDevice(where, &step, l, d)
 	m.sayUnknown(where, sel)

@@ -119,6 +119,25 @@ func TestDefaultRouteOnDefaultNetworkToo(t *testing.T) {
 	s.fails(t, "shop/own, shop/a", "more than one attachment asks for the default route")
 }
 
+// TestClaimOnTheDefaultNetwork (N79): claims are for secondary networks. The pod is told so, and no
+// claim is shown.
+func TestClaimOnTheDefaultNetwork(t *testing.T) {
+	s := scene{own: `[{"name": "own", "namespace": "shop", "ipam-claim-reference": "mine"}]`, networks: `[{"name": "a", "ipam-claim-reference": "other"}]`, defs: []facts.Definition{def("own", bridge("own")), def("a", bridge("a"))}}
+	p := s.plan(t)
+	if len(p.Warnings) != 1 || p.Warnings[0].Reason != ReasonClaim || !strings.Contains(p.Warnings[0].Message, "annotation v1.multus-cni.io/default-network, network shop/own: ipam-claim-reference mine has no effect") {
+		t.Errorf("warnings %v; want one of the default network's claim", p.Warnings)
+	}
+	var b strings.Builder
+	if err := Explain(&b, p, nil, ""); err != nil {
+		t.Fatal(err)
+	}
+	if text := b.String(); strings.Contains(text, "mine: its addresses") || !strings.Contains(text, "other: its addresses") || !strings.Contains(text, ReasonClaim+": ") {
+		t.Errorf("it is explained as\n%s\nwant the secondary network's claim alone, and the warning", text)
+	}
+	s.own = `[{"name": "own", "namespace": "shop", "ipam-claim-reference": "mine", "ips": ["10.0.0.5"]}]`
+	s.fails(t, "shop/own", "both ips and ipam-claim-reference")
+}
+
 func TestExtraNetworks(t *testing.T) {
 	s := scene{
 		keys: `"defaultNetworks": ["one", "infra/two@stor0", "three"]`, networks: "a,a@net4",

@@ -67,8 +67,8 @@ type Step struct {
 	LosesDefaultRoute bool `json:"-"`
 	// GUID is the element's infiniband-guid, for the status.
 	GUID string `json:"guid,omitempty"`
-	// Claim is the element's ipam-claim-reference, an IPAMClaim of the pod's
-	// namespace. IPAM plugins find it in the pod's annotation: it is for people.
+	// Claim is the element's ipam-claim-reference, an IPAMClaim of the pod's namespace; the default
+	// network has none. IPAM plugins find it in the pod's annotation: it is for people.
 	Claim string `json:"claim,omitempty"`
 	// Device is the device given to the pod for this attachment, or where its
 	// delegate is to put the information about one.
