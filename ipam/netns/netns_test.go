@@ -59,3 +59,37 @@ func loop(t *testing.T, dir string) string {
 	}
 	return path
 }
+
+// TestSurelyGone: what this process may not see as the host does is not gone.
+func TestSurelyGone(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name, path, id string
+		seesHost, want bool
+	}{
+		{"nothing at its path", filepath.Join(dir, "none"), "4:1", false, true},
+		{"its directory is not there", filepath.Join(dir, "none", "ns"), "4:1", true, false},
+		{"a file in its place", file, "4:1", true, false},
+		{"there", "/proc/self/ns/net", ID("/proc/self/ns/net"), true, false},
+		{"another one at its path", "/proc/self/ns/net", "4:1", true, true},
+		{"a process that is gone", "/proc/0/ns/net", "4:1", true, true},
+		{"a process of another namespace", "/proc/0/ns/net", "4:1", false, false},
+		{"no identity", filepath.Join(dir, "none"), "", true, false},
+		{"no path", "", "4:1", true, false},
+	} {
+		if got := SurelyGone(tt.path, tt.id, tt.seesHost); got != tt.want {
+			t.Errorf("%s: %v; want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestOfProcesses(t *testing.T) {
+	all, err := OfProcesses()
+	if self := ID("/proc/self/ns/net"); err == nil && !all[self] {
+		t.Errorf("%v; want %s, that of this process, among them", all, self)
+	}
+}

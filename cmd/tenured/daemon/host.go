@@ -77,18 +77,14 @@ type Host struct {
 	SeesHost bool
 }
 
-// hostPIDs is what the kernel calls the first process namespace of every boot.
-const hostPIDs = "pid:[4026531836]"
-
 // DefaultNetnsDirs are where runtimes keep network namespaces.
 func DefaultNetnsDirs() []string { return []string{"/run/netns", "/var/run/netns"} }
 
 // hostFromHere looks from where this process is.
 func hostFromHere(c Config) Host {
-	link, err := os.Readlink("/proc/self/ns/pid")
 	return Host{
 		Boot: c.Agent.Boot, NetnsDirs: c.NetnsDirs, ResultDirs: c.ResultDirs, HostLocalDir: c.HostLocalDir,
-		SeesHost: err == nil && link == hostPIDs,
+		SeesHost: netns.SeesHost(),
 	}
 }
 
@@ -127,23 +123,7 @@ func (h Host) Netns() ([]store.Netns, error) {
 	return all, nil
 }
 
-// Gone implements agent.Host. A namespace of an earlier boot is gone. What
-// this process cannot see as the host does is not: a path whose directory is
-// missing here, a process of a namespace that is not the host's, or a file in
-// place of a namespace, as a mount that has not been propagated leaves it.
+// Gone implements agent.Host. A namespace of an earlier boot is gone.
 func (h Host) Gone(att store.Attachment) bool {
-	if att.Boot != "" && att.Boot != h.Boot {
-		return true
-	}
-	if strings.HasPrefix(att.Netns, "/proc/") {
-		return h.SeesHost && netns.Gone(att.Netns, att.NetnsID)
-	}
-	if _, err := os.Stat(filepath.Dir(att.Netns)); err != nil {
-		return false
-	}
-	var fs unix.Statfs_t
-	if err := unix.Statfs(att.Netns, &fs); err == nil && fs.Type != unix.NSFS_MAGIC {
-		return false
-	}
-	return netns.Gone(att.Netns, att.NetnsID)
+	return att.Boot != "" && att.Boot != h.Boot || netns.SurelyGone(att.Netns, att.NetnsID, h.SeesHost)
 }

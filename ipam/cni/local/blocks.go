@@ -47,22 +47,70 @@ func plan(c *poolspec.Config) (pools map[string]assign.Pool, slots []assign.Slot
 	return pools, slots, err
 }
 
-// hold does what [assign.Hold] does, and opens blocks as they are needed.
-func hold(tx *store.Tx, pools map[string]assign.Pool, a assign.Demand) (store.Attachment, error) {
+// hold does what [assign.Hold] does, and opens blocks as they are needed. Where there is no address
+// for a, it takes back what attachments have whose namespaces are provably gone, one after the
+// other and no more than it needs: a container that is started again by its ID finds what it had.
+// It returns those that it has taken from.
+func (h host) hold(tx *store.Tx, pools map[string]assign.Pool, a assign.Demand) (held store.Attachment, from []store.Attachment, err error) {
+	if err := prepare(tx, pools, a); err != nil {
+		return held, nil, err
+	}
+	var vanished []store.Attachment
+	for {
+		held, err = holdOpen(tx, a)
+		full, isFull := errors.AsType[*assign.NoRoomError](err)
+		taken, isTaken := errors.AsType[*assign.TakenError](err)
+		if !isFull && !isTaken {
+			return held, from, err
+		}
+		if from == nil {
+			var readErr error
+			if vanished, readErr = h.vanished(tx); readErr != nil {
+				return held, nil, readErr
+			}
+		}
+		i := slices.IndexFunc(vanished, func(x store.Attachment) bool {
+			return isTaken && taken.By.Key == x.Key || isFull && fills(x, full.Slot)
+		})
+		if i < 0 {
+			return held, nil, err
+		}
+		if _, _, err := assign.Release(tx, vanished[i].Key); err != nil {
+			return held, nil, err
+		}
+		from, vanished = append(from, vanished[i]), slices.Delete(vanished, i, i+1)
+	}
+}
+
+// fills reports whether x has an address that s could be given.
+func fills(x store.Attachment, s assign.Slot) bool {
+	return slices.ContainsFunc(x.Addresses, func(a store.Address) bool {
+		return allocator.FamilyOf(a.Addr) == s.Family && s.View.Contains(a.Addr) && s.Shape.Assignable(a.Addr) == nil
+	})
+}
+
+// prepare makes the network's pools what its configuration says, which may have been edited since
+// the last call, and opens what a may take.
+func prepare(tx *store.Tx, pools map[string]assign.Pool, a assign.Demand) error {
 	for name, p := range pools {
-		// The configuration may have been edited since the last call.
 		if err := space(tx, protocol.PoolName(name), p.Shape).Reshape(); err != nil {
-			return store.Attachment{}, err
+			return err
 		}
 		if err := adopt(tx, protocol.PoolName(name), p.Shape); err != nil {
-			return store.Attachment{}, err
+			return err
 		}
 	}
 	for _, s := range a.Slots {
 		if err := openFor(tx, s); err != nil {
-			return store.Attachment{}, err
+			return err
 		}
 	}
+	return nil
+}
+
+// holdOpen does what [assign.Hold] does, and opens further blocks where those that are open are
+// full.
+func holdOpen(tx *store.Tx, a assign.Demand) (store.Attachment, error) {
 	for {
 		held, err := assign.Hold(tx, a)
 		full, ok := errors.AsType[*assign.NoRoomError](err)

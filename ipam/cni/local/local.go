@@ -29,19 +29,23 @@ import (
 // gets. It has to run where the runtime's paths of network namespaces mean what
 // the runtime means.
 func Serve(ctx context.Context, req agentapi.Request, now time.Time) agentapi.Response {
+	return here().serve(ctx, req, now)
+}
+
+func (h host) serve(ctx context.Context, req agentapi.Request, now time.Time) agentapi.Response {
 	resp := agentapi.Response{Version: agentapi.Version}
 	var err error
 	switch req.Verb {
 	case agentapi.Add:
-		resp.Result, resp.Warnings, err = add(ctx, req, now)
+		resp.Result, resp.Warnings, err = h.add(ctx, req, now)
 	case agentapi.Del:
 		resp.Warnings, err = del(ctx, req)
 	case agentapi.Check:
 		err = check(ctx, req)
 	case agentapi.Status:
-		err = status(ctx, req)
+		err = h.status(ctx, req)
 	case agentapi.GC:
-		err = gc(ctx, req)
+		err = h.gc(ctx, req)
 	case agentapi.Ping:
 	default:
 		err = &agentapi.Error{Code: agentapi.CodeDecoding, Msg: fmt.Sprintf("unknown verb %q", req.Verb)}
@@ -57,9 +61,6 @@ func path(c *poolspec.Config) string { return filepath.Join(c.DataDir, c.Name+".
 func keyOf(c *poolspec.Config, req agentapi.Request) store.Key {
 	return store.Key{Network: c.Name, ContainerID: req.ContainerID, IfName: req.IfName}
 }
-
-// gone reports whether the namespace of x is gone, as this process sees it.
-func gone(x store.Attachment) bool { return netns.Gone(x.Netns, x.NetnsID) }
 
 // open opens the network's store. The caller closes it soon: other calls wait for that.
 func open(ctx context.Context, c *poolspec.Config) (*store.Store, error) {
@@ -80,8 +81,9 @@ func openIfThere(ctx context.Context, c *poolspec.Config) (st *store.Store, ok b
 }
 
 // add answers an ADD. There is no agent whose log could say which keys of the
-// configuration have no effect, so the runtime's does.
-func add(ctx context.Context, req agentapi.Request, now time.Time) (result *agentapi.Result, warnings []string, err error) {
+// configuration have no effect, so the runtime's does. It also says from whom addresses were taken
+// back, and that another machine uses the same store.
+func (h host) add(ctx context.Context, req agentapi.Request, now time.Time) (result *agentapi.Result, warnings []string, err error) {
 	c, err := poolspec.ParseConfig(req.Config, req.Args)
 	if err != nil {
 		return nil, nil, err
@@ -96,13 +98,23 @@ func add(ctx context.Context, req agentapi.Request, now time.Time) (result *agen
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
 	a := assign.Demand{
-		Key: keyOf(c, req), Pod: assign.PodOf(c), Netns: req.Netns, NetnsID: req.NetnsID, Now: now,
-		Slots: slots, Gone: gone,
+		Key: keyOf(c, req), Pod: assign.PodOf(c), Netns: req.Netns, NetnsID: req.NetnsID, Boot: h.mark(), Now: now,
+		Slots: slots, Gone: h.gone,
 	}
 	err = st.Update(ctx, func(tx *store.Tx) error {
-		held, err := hold(tx, ps, a)
+		other, err := h.claim(tx)
 		if err != nil {
 			return err
+		}
+		if warnings = slices.Clone(c.Ignored); other != "" {
+			warnings = append(warnings, fmt.Sprintf("ipam.dataDir: machine %s has used %s before this machine, which is %s: give each machine a directory on a disk of its own", other, path(c), h.machine))
+		}
+		held, from, err := h.hold(tx, ps, a)
+		if err != nil {
+			return err
+		}
+		for _, x := range from {
+			warnings = append(warnings, fmt.Sprintf("no address was free: those of container %s, interface %s, are taken back, since its network namespace is gone", x.ContainerID, x.IfName))
 		}
 		if result, err = assign.Result(c, held); err != nil {
 			return err
@@ -110,9 +122,9 @@ func add(ctx context.Context, req agentapi.Request, now time.Time) (result *agen
 		return assign.Reach(c, result)
 	})
 	if err != nil {
-		return nil, nil, err
+		return nil, warnings, err
 	}
-	return result, c.Ignored, nil
+	return result, warnings, nil
 }
 
 // del frees what the attachment has. A network without a store has nothing. A
@@ -168,7 +180,7 @@ var errUndo = errors.New("only tried")
 // status reports whether an ADD would be served. That all addresses are in use
 // is an answer only where the configuration asks for it: a full network must not
 // make a machine look broken.
-func status(ctx context.Context, req agentapi.Request) (err error) {
+func (h host) status(ctx context.Context, req agentapi.Request) (err error) {
 	c, err := poolspec.ParseConfig(req.Config, "")
 	if err != nil {
 		return err
@@ -186,7 +198,7 @@ func status(ctx context.Context, req agentapi.Request) (err error) {
 	defer func() { err = errors.Join(err, st.Close()) }()
 	trial := store.Key{Network: c.Name, ContainerID: "status", IfName: "status"}
 	err = st.Update(ctx, func(tx *store.Tx) error {
-		if _, err := hold(tx, ps, assign.Demand{Key: trial, Slots: slots}); err != nil {
+		if _, _, err := h.hold(tx, ps, assign.Demand{Key: trial, Slots: slots}); err != nil {
 			return err
 		}
 		return errUndo
@@ -210,8 +222,9 @@ func notAvailable(err error) error {
 // gc frees the network's attachments that the runtime does not list, except
 // those whose network namespace is certainly there: the runtime's list may be
 // older than an ADD, and an address in use must not be freed. They are found by
-// a later GC, or their DEL. It goes on after an error and reports all.
-func gc(ctx context.Context, req agentapi.Request) (err error) {
+// a later GC, or their DEL. Another machine's are kept as well. It goes on after an error
+// and reports all.
+func (h host) gc(ctx context.Context, req agentapi.Request) (err error) {
 	c, err := poolspec.ParseRelease(req.Config)
 	if err != nil {
 		return err
@@ -225,7 +238,7 @@ func gc(ctx context.Context, req agentapi.Request) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
-	garbage, err := findGarbage(st, c)
+	garbage, err := h.findGarbage(st, c)
 	if err != nil {
 		return err
 	}
@@ -241,9 +254,9 @@ func gc(ctx context.Context, req agentapi.Request) (err error) {
 	return errors.Join(errs...)
 }
 
-// findGarbage returns the attachments that gc frees: the runtime does not list them, and their
-// network namespaces are not certainly there.
-func findGarbage(st *store.Store, c *poolspec.Config) (garbage []store.Attachment, err error) {
+// findGarbage returns the attachments that gc frees: the runtime does not list them, their
+// network namespaces are not certainly there, and they are not another machine's.
+func (h host) findGarbage(st *store.Store, c *poolspec.Config) (garbage []store.Attachment, err error) {
 	err = st.View(func(tx *store.Tx) error {
 		for x, err := range tx.OfNetwork(c.Name) {
 			if err != nil {
@@ -253,7 +266,7 @@ func findGarbage(st *store.Store, c *poolspec.Config) (garbage []store.Attachmen
 				return v.ContainerID == x.ContainerID && (v.IfName == "" || v.IfName == x.IfName)
 			})
 			alive := x.NetnsID != "" && netns.ID(x.Netns) == x.NetnsID
-			if !listed && !alive {
+			if !listed && !alive && h.originOf(x) != elsewhere {
 				garbage = append(garbage, x)
 			}
 		}

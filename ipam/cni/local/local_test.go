@@ -27,6 +27,7 @@ type network struct {
 	t   *testing.T
 	dir string
 	ipm string // what "ipam" says beside type, mode and dataDir
+	on  host   // where the calls are made
 }
 
 // newNetwork returns a network whose store must be consistent when the test ends.
@@ -61,7 +62,7 @@ func (n *network) config(extra string) []byte {
 }
 
 func (n *network) serve(req agentapi.Request) agentapi.Response {
-	return Serve(context.Background(), req, now)
+	return n.on.serve(context.Background(), req, now)
 }
 
 // add returns the addresses of an ADD, or its error's text.
@@ -154,7 +155,7 @@ func TestWholeRangeIsUsed(t *testing.T) {
 	ps, slots, st := n.open()
 	seen := map[netip.Addr]bool{}
 	one := func(tx *store.Tx, i int) error {
-		x, err := hold(tx, ps, assign.Demand{Key: store.Key{Network: "net", ContainerID: fmt.Sprint(i), IfName: "eth0"}, Now: now, Slots: slots})
+		x, _, err := host{}.hold(tx, ps, assign.Demand{Key: store.Key{Network: "net", ContainerID: fmt.Sprint(i), IfName: "eth0"}, Now: now, Slots: slots})
 		if err == nil && seen[x.Addresses[0].Addr] {
 			t.Fatalf("%v is given twice", x.Addresses[0].Addr)
 		}
@@ -188,7 +189,7 @@ func TestIPv6DoesNotGrowForEver(t *testing.T) {
 	k := store.Key{Network: "net", ContainerID: "c", IfName: "eth0"}
 	err := st.Update(context.Background(), func(tx *store.Tx) error {
 		for range (aheadBlocks + 1) << blockLog {
-			if _, err := hold(tx, ps, assign.Demand{Key: k, Now: now, Slots: slots}); err != nil {
+			if _, _, err := (host{}).hold(tx, ps, assign.Demand{Key: k, Now: now, Slots: slots}); err != nil {
 				return err
 			}
 			if _, _, err := assign.Release(tx, k); err != nil {
@@ -410,7 +411,7 @@ func TestStatus(t *testing.T) {
 	if got := status(); got != "" {
 		t.Errorf("with room again: %s; want success", got)
 	}
-	blocked := &network{t, filepath.Join(n.dir, "net.db"), n.ipm} // a file where a directory should be
+	blocked := &network{t, filepath.Join(n.dir, "net.db"), n.ipm, host{}} // a file where a directory should be
 	if got := blocked.ask(agentapi.Request{Verb: agentapi.Status, Config: blocked.config("")}); !strings.HasPrefix(got, "code 50") {
 		t.Errorf("without a place for its store: %s; want code 50", got)
 	}
@@ -465,5 +466,130 @@ func TestUnknownVerb(t *testing.T) {
 	}
 	if got := n.ask(agentapi.Request{Verb: agentapi.Ping}); got != "" {
 		t.Errorf("PING: %s; want success", got)
+	}
+}
+
+// TestVanishedContainers: on a full range an ADD gets what a container has whose network namespace
+// is provably gone, and nothing of one of which that cannot be told. No DEL and no GC has come.
+func TestVanishedContainers(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "ns") // nothing is there
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	first := host{machine: "m1", boot: "b1", seesHost: true, inUse: func() (map[string]bool, error) { return map[string]bool{"4:1": true}, nil }}
+	with := func(change func(*host)) host {
+		h := first
+		change(&h)
+		return h
+	}
+	for _, tt := range []struct {
+		name      string
+		netns, id string
+		then      host // where the next ADD comes
+		old       bool // the record is of an earlier version
+		want      bool // the container's address is taken back
+	}{
+		{name: "nothing at its path", netns: path, id: "4:2", then: first, want: true},
+		{name: "a process that is gone", netns: "/proc/0/ns/net", id: "4:2", then: first, want: true},
+		{name: "another one at its path", netns: "/proc/self/ns/net", id: "4:2", then: first, want: true},
+		{name: "the machine was booted", netns: path, id: "4:2", then: with(func(h *host) { h.boot = "b2" }), want: true},
+		{name: "the machine was booted, and its identity is not known", netns: "", id: "", then: with(func(h *host) { h.boot = "b2" }), want: true},
+		{name: "a process in it, of a container that shares it", netns: path, id: "4:1", then: first},
+		{name: "of some processes it cannot be told", netns: path, id: "4:2", then: with(func(h *host) {
+			h.inUse = func() (map[string]bool, error) { return nil, errors.New("permission denied") }
+		})},
+		{name: "a process namespace of its own", netns: path, id: "4:2", then: with(func(h *host) { h.seesHost = false })},
+		{name: "its directory is not there", netns: filepath.Join(dir, "none", "ns"), id: "4:2", then: first},
+		{name: "a file in its place", netns: file, id: "4:2", then: first},
+		{name: "no identity", netns: path, id: "", then: first},
+		{name: "no path", netns: "", id: "", then: first},
+		{name: "it is there", netns: "/proc/self/ns/net", id: netns.ID("/proc/self/ns/net"), then: first},
+		{name: "another machine", netns: path, id: "4:2", then: with(func(h *host) { h.machine, h.boot = "m2", "b2" })},
+		{name: "machines that cannot be told apart", netns: path, id: "4:2", then: with(func(h *host) { h.machine, h.boot = "", "b2" })},
+		{name: "of an earlier version", netns: path, id: "4:2", then: first, old: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			n := newNetwork(t, `"subnet":"10.0.0.0/30"`) // one address
+			if n.on = first; tt.old {
+				n.on = host{}
+			}
+			ask := agentapi.Request{Verb: agentapi.Add, ContainerID: "old", IfName: "eth0", Netns: tt.netns, NetnsID: tt.id, Config: n.config("")}
+			if got := n.ask(ask); got != "10.0.0.2/30" {
+				t.Fatal(got)
+			}
+			n.on = tt.then
+			full := n.ask(agentapi.Request{Verb: agentapi.Status, Config: []byte(strings.Replace(string(n.config("")), `"mode"`, `"statusWhenFull":true,"mode"`, 1))})
+			if strings.HasPrefix(full, "code 50") == tt.want {
+				t.Errorf("STATUS: %q; want it full: %v", full, !tt.want)
+			}
+			ask = agentapi.Request{Verb: agentapi.Add, ContainerID: "new", IfName: "eth0", Config: n.config("")}
+			want := "code 11: pool net has no free IPv4 address"
+			if tt.want {
+				want = "10.0.0.2/30"
+			}
+			if got := n.ask(ask); !strings.HasPrefix(got, want) {
+				t.Errorf("ADD: %s; want %s", got, want)
+			}
+			if !tt.want {
+				return
+			}
+			if n.del("old"); n.holders() != "new" { // it comes late
+				t.Errorf("after the late DEL %q have addresses", n.holders())
+			}
+		})
+	}
+}
+
+// TestVanishedContainersInTurn: the oldest loses its address first, and none more than is needed;
+// an address that is asked for by name is taken back from who has it. What was done is said.
+func TestVanishedContainersInTurn(t *testing.T) {
+	n := newNetwork(t, `"subnet":"10.0.0.0/29"`) // .2 to .6
+	n.on = host{machine: "m1", boot: "b1"}
+	for _, c := range []string{"e", "d", "c", "b", "a"} {
+		n.add(c)
+	}
+	n.on.boot = "b2"
+	resp := n.serve(agentapi.Request{Verb: agentapi.Add, ContainerID: "new", IfName: "eth0", Config: n.config("")})
+	if resp.Error != nil || resp.Result.IPs[0].Address.String() != "10.0.0.2/29" || len(resp.Warnings) != 1 || !strings.Contains(resp.Warnings[0], "those of container e, interface eth0, are taken back") {
+		t.Errorf("%+v, %v, %q; want the address of e, and that it is taken back", resp.Result, resp.Error, resp.Warnings)
+	}
+	n.want("b", "10.0.0.5/29") // it was started again
+	named := agentapi.Request{Verb: agentapi.Add, ContainerID: "named", IfName: "eth0", Args: "IP=10.0.0.6", Config: n.config("")}
+	if got := n.ask(named); got != "10.0.0.6/29" {
+		t.Errorf("by name: %s; want that of a", got)
+	}
+	if got := n.holders(); got != "b c d named new" {
+		t.Errorf("%s have addresses", got)
+	}
+	named.ContainerID, named.Args = "other", "IP=10.0.0.5"
+	if got := n.ask(named); !strings.HasPrefix(got, "code 11: address 10.0.0.5 of pool net is held by container b") {
+		t.Errorf("by name of one that lives: %s; want that b has it", got)
+	}
+	n.ipm = `"subnet":"10.0.0.0/24","rangeStart":"10.0.0.4","rangeEnd":"10.0.0.4"`
+	if got := n.add("narrow"); got != "10.0.0.4/24" || n.holders() != "b d named narrow new" {
+		t.Errorf("where only the address of c will do: %s, and %s have addresses; want that of c", got, n.holders())
+	}
+}
+
+// TestSharedDataDir: two machines with one directory hear of it, and neither takes back what the
+// other's containers have, by GC or on a full range.
+func TestSharedDataDir(t *testing.T) {
+	n := newNetwork(t, `"subnet":"10.0.0.0/29"`)
+	one, two := host{machine: "m1", boot: "b1"}, host{machine: "m2", boot: "b2"}
+	for i, h := range []host{one, one, two, two, one} {
+		n.on = h
+		resp := n.serve(agentapi.Request{Verb: agentapi.Add, ContainerID: fmt.Sprint(i), IfName: "eth0", Netns: "/run/netns/none", NetnsID: "4:2", Config: n.config("")})
+		if resp.Error != nil {
+			t.Fatal(resp.Error)
+		}
+		if told := len(resp.Warnings) == 1 && strings.HasPrefix(resp.Warnings[0], "ipam.dataDir: machine m"); told != (i == 2 || i == 4) {
+			t.Errorf("ADD %d: warnings %q", i, resp.Warnings)
+		}
+	}
+	n.on = two
+	if got := n.ask(agentapi.Request{Verb: agentapi.GC, Config: n.config(`"cni.dev/valid-attachments":[],`)}); got != "" || n.holders() != "0 1 4" {
+		t.Errorf("GC %q: %s have addresses; want those of the other machine", got, n.holders())
 	}
 }

@@ -20,7 +20,8 @@ type Attachment struct {
 	// NetnsID tells a network namespace from a later one at the same path:
 	// "device:inode".
 	NetnsID string
-	// Boot is the boot ID of the machine at the time of the ADD.
+	// Boot is the boot ID of the machine at the time of the ADD. In local mode the machine's ID
+	// stands before it, as "machine/boot".
 	Boot string
 	// Generation is larger than that of every earlier attachment of this
 	// store, so that a late free can name which one it means.
