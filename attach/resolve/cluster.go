@@ -2,6 +2,7 @@ package resolve
 
 import (
 	"context"
+	"errors"
 	"maps"
 
 	"github.com/tenure-ipam/tenure/attach/facts"
@@ -22,6 +23,9 @@ type Cluster struct {
 	// Warn says something to the owner of a pod. It does not wait for the API server.
 	Warn func(pod protocol.PodRef, reason, message string)
 }
+
+// ErrTooLarge says that annotations have more bytes than Kubernetes lets an object have.
+var ErrTooLarge = errors.New("too large")
 
 // A Pod is what decides about a pod's networks.
 type Pod struct {
@@ -54,7 +58,8 @@ type Pods interface {
 	// ReadPod reads a pod live.
 	ReadPod(ctx context.Context, namespace, name string) (Pod, protocol.Outcome, error)
 	// Annotate sets annotations of the pod that has this UID in the API, and touches nothing
-	// else. Conflict means that the pod of that name is another one.
+	// else. Conflict means that the pod of that name is another one. An error that is ErrTooLarge
+	// means that the pod has no room for them.
 	Annotate(ctx context.Context, pod protocol.PodRef, annotations map[string]string) (protocol.Outcome, error)
 }
 

@@ -29,7 +29,7 @@ func newMetrics(r *Resolver) *Metrics {
 			Name: "tenure_attach_live_reads_total", Help: "Reads of the API server that an ADD waited for, because no watch had what it took, by kind (pod, definition, namespace, podnetwork, attachment).",
 		}, []string{"kind"}),
 		statuses: with.NewCounterVec(prometheus.CounterOpts{
-			Name: "tenure_attach_statuses_total", Help: "Writes of pods' network-status, by outcome (written; gone: the pod was; retried).",
+			Name: "tenure_attach_statuses_total", Help: "Writes of pods' network-status, by outcome (written; gone: the pod was; outdated: a newer one had come; too_large: it is not written; retried).",
 		}, []string{"outcome"}),
 		warnings: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "tenure_attach_warnings_total", Help: "What was ignored of pods' annotations, or went wrong, and was said in an event, by reason.",

@@ -3,7 +3,9 @@ package resolve
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -38,13 +40,14 @@ func (s status) annotations() map[string]string {
 }
 
 // An outbox has the statuses that the API server has yet to be told, the last one of
-// each pod, and those that it has been told. Each is a file of a directory as well: a
-// restart of the agent loses none. Files are not synced to the disk: a crash of the
+// each pod, and those that it has been told or cannot take. Each is a file of a directory
+// as well: a restart of the agent loses none. Files are not synced to the disk: a crash of the
 // machine ends the pods' sandboxes, and new ones are reported anew.
 type outbox struct {
 	dir     string
 	boot    string // the machine's present one
 	pods    Pods
+	warn    func(pod protocol.PodRef, reason, message string)
 	metrics *Metrics
 	log     *slog.Logger
 	wake    chan struct{} // there is a letter without a carrier
@@ -80,9 +83,9 @@ type letter struct {
 // maxCalls is how many calls to the API server are under way at once.
 const maxCalls = 8
 
-func newOutbox(dir, boot string, pods Pods, m *Metrics, log *slog.Logger) *outbox {
+func newOutbox(cfg Config, cl Cluster, m *Metrics, log *slog.Logger) *outbox {
 	return &outbox{
-		dir: dir, boot: boot, pods: pods, metrics: m, log: log,
+		dir: cfg.Reports, boot: cfg.Boot, pods: cl.Pods, warn: cl.Warn, metrics: m, log: log,
 		wake: make(chan struct{}, 1), calls: make(chan struct{}, maxCalls), letters: map[string]*letter{}, shown: map[string]*shown{},
 	}
 }
@@ -143,11 +146,8 @@ func (o *outbox) podChanged(p Pod, exists bool, now time.Time) {
 	switch {
 	case ok && exists && sh.uid != p.UID: // another mirror of the same static pod
 		delete(o.shown, name)
-		if _, newer := o.letters[name]; newer {
-			return
-		}
-		if err := o.keepLocked(name, sh.status); err != nil {
-			o.log.Warn("status of a static pod not written to its new mirror", "namespace", p.Namespace, "pod", p.Name, "error", err)
+		if _, newer := o.letters[name]; !newer {
+			o.setLetterLocked(name, sh.status) // its file stays, so that a restart sends it as well
 		}
 	case ok && exists:
 		sh.lost = time.Time{}
@@ -295,14 +295,17 @@ func (o *outbox) forget(name string, l *letter, edition int, uid protocol.UID) b
 		sh.lost = time.Now() // the watch has yet to show it, or its end
 	}
 	o.shown[name] = sh
-	if err := os.Rename(path, o.shownFile(name)); err != nil {
+	if err := os.Rename(path, o.shownFile(name)); err != nil && !errors.Is(err, fs.ErrNotExist) { // see podChanged
 		o.log.Warn("kept status not noted as written: it will be written once more", "path", path, "error", err)
 	}
 	return true
 }
 
-// send tries once to write s, and returns the UID of the pod that has it now. It
-// reports whether there is nothing more to do.
+// ReasonStatusTooLarge is of the warning that a pod's status has no room among its annotations.
+const ReasonStatusTooLarge = "NetworkStatusTooLarge"
+
+// send tries once to write s, and returns the UID of the pod that has it now, or that has no room
+// for it and is told so. It reports whether there is nothing more to do.
 func (o *outbox) send(ctx context.Context, s status, live bool) (uid protocol.UID, done bool, err error) {
 	p, out, err := o.find(ctx, s.Pod, live)
 	if out == protocol.Done && !p.is(s.Pod.UID) {
@@ -310,6 +313,14 @@ func (o *outbox) send(ctx context.Context, s status, live bool) (uid protocol.UI
 	}
 	if out == protocol.Done {
 		out, err = o.pods.Annotate(ctx, protocol.PodRef{Namespace: p.Namespace, Name: p.Name, UID: p.UID}, s.annotations())
+	}
+	if errors.Is(err, ErrTooLarge) {
+		o.metrics.statusWritten("too_large")
+		o.metrics.warned(ReasonStatusTooLarge)
+		o.warn(protocol.PodRef{Namespace: p.Namespace, Name: p.Name, UID: p.UID}, ReasonStatusTooLarge, fmt.Sprintf(
+			"the network status, of %d bytes, is not written: all annotations of a pod may have %d bytes together. The pod is attached all the same. "+
+				"To have the status, select fewer networks, or take other annotations out, and make the pod again", len(s.Text)+len(s.PodIPs), npwg.MaxAnnotations))
+		return p.UID, true, nil
 	}
 	switch out {
 	case protocol.Done:

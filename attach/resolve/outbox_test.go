@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -222,6 +223,90 @@ func TestNewMirrorGetsTheStatus(t *testing.T) {
 		if n, shown := kept(t, r.cfg.Reports); n+shown+len(r.outbox.shown) != 0 {
 			t.Errorf("%d statuses and %d files are remembered of a static pod that is gone", len(r.outbox.shown), n+shown)
 		}
+	})
+}
+
+// TestNewMirrorGetsTheStatusThoughTheDiskIsFull: what is remembered of the pod is not dropped for
+// want of room to note that it is on its way again, and the agent's next start sends it as well.
+func TestNewMirrorGetsTheStatusThoughTheDiskIsFull(t *testing.T) {
+	mirror := func(uid string) Pod {
+		p := podOf("p", uid, "")
+		p.MirrorOf = "kubelets"
+		return p
+	}
+	w, dir := newWorld(), t.TempDir()
+	full := func(yes bool) { // whatever runs as root writes also where it may not
+		t.Helper()
+		from, to := filepath.Join(dir, "reports"), filepath.Join(dir, "away")
+		if !yes {
+			if err := os.Remove(from); err != nil {
+				t.Fatal(err)
+			}
+			from, to = to, from
+		}
+		if err := os.Rename(from, to); err != nil {
+			t.Fatal(err)
+		}
+		if yes {
+			if err := os.WriteFile(from, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	reports := filepath.Join(dir, "reports")
+	synctest.Test(t, func(t *testing.T) {
+		r, stop := starts(t, w, reports, "now")
+		w.seen(r, mirror("m1"))
+		if resp := r.Serve(t.Context(), agentapi.Request{Verb: agentapi.Report, Ask: made("kubelets", `[1]`, "now", 10)}); resp.Error != nil {
+			t.Fatal(resp.Error)
+		}
+		synctest.Wait()
+		full(true)
+		w.seen(r, mirror("m2"))
+		synctest.Wait()
+		w.seen(r, mirror("m3"))
+		synctest.Wait()
+		w.written(t, status1("m1", `[1]`), status1("m2", `[1]`), status1("m3", `[1]`))
+		w.down = errors.New("away") // the agent ends with the next one on its way
+		w.answers = slices.Repeat([]protocol.Outcome{protocol.Unknown}, 2)
+		w.seen(r, mirror("m4"))
+		synctest.Wait()
+		stop()
+	})
+	full(false)
+	w.down, w.answers = nil, nil
+	synctest.Test(t, func(t *testing.T) {
+		r, stop := starts(t, w, reports, "now")
+		synctest.Wait()
+		w.seen(r, mirror("m4"))
+		synctest.Wait()
+		stop()
+		w.written(t, status1("m1", `[1]`), status1("m2", `[1]`), status1("m3", `[1]`), status1("m4", `[1]`))
+	})
+}
+
+// TestStatusThatHasNoRoomIsGivenUp: the pod is told once, it is not tried again, and the next
+// status is written if it has room.
+func TestStatusThatHasNoRoomIsGivenUp(t *testing.T) {
+	w := newWorld()
+	w.room = 20
+	run(t, w, func(t *testing.T, r *Resolver) {
+		w.seen(r, podOf("p", "u1", ""))
+		long := `["` + strings.Repeat("x", 40) + `"]`
+		tell(t, r, "u1", long)
+		time.Sleep(time.Hour)
+		w.seen(r, podOf("p", "u1", ""))
+		synctest.Wait()
+		w.written(t)
+		if w.tries != 1 || r.outbox.size() != 0 {
+			t.Errorf("it was tried %d times, and %d statuses wait; want one try", w.tries, r.outbox.size())
+		}
+		if len(w.said) != 1 || !strings.HasPrefix(w.said[0], "ns/p u1 NetworkStatusTooLarge: the network status, of 44 bytes, is not written: all annotations of a pod may have 262144 bytes") {
+			t.Errorf("said %q; want that it is too large", w.said)
+		}
+		tell(t, r, "u1", `[1]`)
+		synctest.Wait()
+		w.written(t, status1("u1", `[1]`))
 	})
 }
 

@@ -97,7 +97,7 @@ func New(cfg Config, cl Cluster, log *slog.Logger) (*Resolver, error) {
 		r.networks = newPodNetworks(cl.PodNetworks, cfg.Linger)
 	}
 	r.metrics = newMetrics(r)
-	r.outbox = newOutbox(cfg.Reports, cfg.Boot, cl.Pods, r.metrics, log)
+	r.outbox = newOutbox(cfg, cl, r.metrics, log)
 	return r, nil
 }
 

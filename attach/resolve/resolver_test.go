@@ -37,6 +37,8 @@ type world struct {
 	hang        bool                            // reads do not end before their context
 	annotated   []string
 	answers     []protocol.Outcome // of Annotate, before it works
+	room        int                // how long an annotation may be; 0: any length
+	tries       int                // of Annotate that found no room
 	said        []string
 	changed     map[facts.Ref][]func() // tells the watches of a definition
 }
@@ -114,6 +116,12 @@ func (w *world) Annotate(_ context.Context, pod protocol.PodRef, annotations map
 		return protocol.NotFound, errors.New("not found")
 	case p.UID != pod.UID:
 		return protocol.Conflict, errors.New("another UID")
+	}
+	for key, text := range annotations {
+		if w.room > 0 && len(text) > w.room {
+			w.tries++
+			return protocol.Refused, fmt.Errorf("%w: %s", ErrTooLarge, key)
+		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
 		w.annotated = append(w.annotated, fmt.Sprintf("%s %s %s=%s", pod, pod.UID, key, annotations[key]))

@@ -73,6 +73,25 @@ func TestStatusSurvivesAnOutageAndARestart(t *testing.T) {
 	fleet.Eventually(t, minute, func() error { return settled(n) })
 }
 
+// A status that has no room among the pod's annotations is given up, and the pod is told.
+func TestStatusWithoutRoom(t *testing.T) {
+	ns := newNamespace(t, nil)
+	pod := newPod(t, ns, "p", "roomless")
+	patch(t, pod.DeepCopy(), fmt.Sprintf(`{"metadata":{"annotations":{"example.org/much":%q}}}`, strings.Repeat("x", 200<<10)))
+	n := node(t, "roomless")
+	report(t, n, facts.Report{Pod: refOf(pod), Status: fmt.Appendf(nil, `[%q]`, strings.Repeat("y", 100<<10))})
+	fleet.Eventually(t, minute, func() error {
+		e, err := event(pod, "NetworkStatusTooLarge")
+		if err == nil && (e.Count > 1 || !strings.Contains(e.Message, "262144 bytes")) {
+			err = fmt.Errorf("got %q, %d times; want it once", e.Message, e.Count)
+		}
+		return err
+	})
+	fleet.Eventually(t, minute, func() error { return settled(n) })
+	report(t, n, facts.Report{Pod: refOf(pod), Status: []byte(`[1]`)})
+	awaitStatus(t, pod, `[1]`)
+}
+
 // What is ignored of an annotation is said to the pod's owner (N20, A1).
 func TestWarningsAreEvents(t *testing.T) {
 	ns := newNamespace(t, nil)

@@ -2,8 +2,10 @@ package daemon
 
 import (
 	"context"
+	"fmt"
 
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -74,7 +76,11 @@ func (p *attachPods) ReadPod(ctx context.Context, namespace, name string) (resol
 
 // Annotate implements resolve.Pods.
 func (p *attachPods) Annotate(ctx context.Context, pod protocol.PodRef, annotations map[string]string) (protocol.Outcome, error) {
-	return p.api.AnnotatePod(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: pod.Name}, pod.UID, annotations)
+	out, err := p.api.AnnotatePod(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: pod.Name}, pod.UID, annotations)
+	if apierrors.HasStatusCause(err, metav1.CauseTypeTooLong) || apierrors.IsRequestEntityTooLargeError(err) {
+		err = fmt.Errorf("%w: %w", resolve.ErrTooLarge, err)
+	}
+	return out, err
 }
 
 func attachPodOf(o metav1.Object) resolve.Pod {
