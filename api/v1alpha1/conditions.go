@@ -40,6 +40,10 @@ const AnnotationDomain = "tenure.dev/domain"
 // node's agent cannot read that IPAM's files.
 const AnnotationTrustStatus = "tenure.dev/trust-status"
 
+// AnnotationStoppedByExport is the annotation by which an export marks a pool that it has stopped.
+// An import starts no other pool.
+const AnnotationStoppedByExport = "tenure.dev/stopped-by-export"
+
 // Reasons of the condition Ready.
 const (
 	// ReasonOpen (True): blocks of the pool may be leased.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -14,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
@@ -143,19 +143,10 @@ func (e *exporting) moveOut(ctx context.Context, report moveReport, objects map[
 	if err := e.stop(ctx, pools); err != nil {
 		return err
 	}
-	has, err := e.waitSettled(ctx, pools)
+	has, err := e.recordAll(ctx, pools, definitions)
 	if err != nil {
 		return err
 	}
-	if len(has.without) > 0 && !e.without {
-		return fmt.Errorf("whereabouts cannot keep %s, which no pod has, and may give them to others: delete the claims and reservations, or take the addresses out of the definitions' ranges with exclude; "+
-			"to go on all the same: --without-claims. The pools are stopped; import --from whereabouts --apply has them go on", some(has.without, 5))
-	}
-	written, err := e.record(ctx, definitions, has.pods)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(e.stderr, "%s recorded with whereabouts\n", number(written, "address of a pod is", "addresses of pods are"))
 	for _, name := range definitions {
 		if err := e.switchOne(ctx, objects[name]); err != nil {
 			return fmt.Errorf("definition %s: %w; call again", name, err)
@@ -181,10 +172,43 @@ func (e *exporting) moveOut(ctx context.Context, report moveReport, objects map[
 	return nil
 }
 
-// stop has pools give no address any more.
+// recordAll writes what pods have of stopped pools into whereabouts' objects, and returns who has
+// what. When all is written it looks again, and goes on until nobody has got an address meanwhile.
+func (e *exporting) recordAll(ctx context.Context, pools, definitions []string) (occupancy, error) {
+	for {
+		has, err := e.waitSettled(ctx, pools)
+		if err != nil {
+			return occupancy{}, err
+		}
+		if len(has.without) > 0 && !e.without {
+			return occupancy{}, fmt.Errorf("whereabouts cannot keep %s, which no pod has, and may give them to others: delete the claims and reservations, or take the addresses out of the definitions' ranges with exclude; "+
+				"to go on all the same: --without-claims. The pools are stopped; import --from whereabouts --apply has them go on", some(has.without, 5))
+		}
+		written, err := e.record(ctx, definitions, has.pods)
+		if err != nil {
+			return occupancy{}, err
+		}
+		fmt.Fprintf(e.stderr, "%s recorded with whereabouts\n", number(written, "address of a pod is", "addresses of pods are"))
+		now, err := e.occupancy(ctx, pools)
+		if err != nil {
+			return occupancy{}, err
+		}
+		if len(now.unsettled) == 0 && !slices.ContainsFunc(now.pods, func(o registrant) bool { return !slices.Contains(has.pods, o) }) {
+			return has, nil
+		}
+	}
+}
+
+// stop has pools give no address any more, and marks those that gave some until now.
 func (e *exporting) stop(ctx context.Context, pools []string) error {
 	for _, name := range pools {
-		if err := e.setAllocation(ctx, name, v1alpha1.AllocationStopped); client.IgnoreNotFound(errors.Unwrap(err)) != nil {
+		err := e.changePool(ctx, name, func(p *v1alpha1.IPPool) {
+			if p.Spec.Allocation != v1alpha1.AllocationStopped {
+				p.Spec.Allocation = v1alpha1.AllocationStopped
+				metav1.SetMetaDataAnnotation(&p.ObjectMeta, v1alpha1.AnnotationStoppedByExport, "true")
+			}
+		})
+		if err != nil {
 			return err
 		}
 	}
@@ -234,6 +258,9 @@ func (e *exporting) occupancy(ctx context.Context, names []string) (occupancy, e
 			continue
 		} else if err != nil {
 			return occupancy{}, fmt.Errorf("read pool %s: %w", name, err)
+		}
+		if p.Spec.Allocation != v1alpha1.AllocationStopped {
+			return occupancy{}, fmt.Errorf("somebody has started pool %s again (spec.allocation), which the export has stopped: nothing more is switched; call again", name)
 		}
 		if p.Status.ObservedGeneration != p.Generation || p.Status.Leasing == v1alpha1.LeasingOpen || len(p.Status.Fenced) > 0 {
 			o.unsettled = append(o.unsettled, fmt.Sprintf("the controller has yet to stop pool %s", name))

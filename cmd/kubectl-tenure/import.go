@@ -119,10 +119,11 @@ func (i *importing) switchAll(ctx context.Context, report moveReport, objects ma
 	}
 	slices.Sort(pools)
 	pools = slices.Compact(pools)
-	if err := i.start(ctx, pools); err != nil {
+	wait, err := i.start(ctx, pools)
+	if err != nil {
 		return err
 	}
-	if err := i.awaitPools(ctx, pools); err != nil {
+	if err := i.awaitPools(ctx, wait); err != nil {
 		return err
 	}
 	if err := i.summary(ctx, moved, pools); err != nil {
@@ -134,25 +135,31 @@ func (i *importing) switchAll(ctx context.Context, report moveReport, objects ma
 	return nil
 }
 
-// start has pools give addresses again that an export has stopped.
-func (i *importing) start(ctx context.Context, pools []string) error {
+// start has pools give addresses again that an export has stopped, and returns those that are to
+// be waited for. What somebody else has stopped stays so.
+func (i *importing) start(ctx context.Context, pools []string) (wait []string, err error) {
 	for _, name := range pools {
-		var p v1alpha1.IPPool
-		err := i.client.Get(ctx, client.ObjectKey{Name: name}, &p)
+		byOthers, byExport := false, false
+		err := i.changePool(ctx, name, func(p *v1alpha1.IPPool) {
+			byExport = stoppedByExport(p)
+			if byOthers = p.Spec.Allocation == v1alpha1.AllocationStopped && !byExport; byOthers {
+				return
+			}
+			p.Spec.Allocation = v1alpha1.AllocationAutomatic
+			delete(p.Annotations, v1alpha1.AnnotationStoppedByExport)
+		})
 		switch {
-		case apierrors.IsNotFound(err):
-			continue
 		case err != nil:
-			return fmt.Errorf("read pool %s: %w", name, err)
-		case p.Spec.Allocation != v1alpha1.AllocationStopped:
+			return nil, err
+		case byOthers:
+			fmt.Fprintf(i.stderr, "pool %s stays stopped, since no export has stopped it: it gives no address until you set its spec.allocation to Automatic\n", name)
 			continue
+		case byExport:
+			fmt.Fprintf(i.stderr, "pool %s gives addresses again: an export had stopped it\n", name)
 		}
-		if err := i.setAllocation(ctx, name, v1alpha1.AllocationAutomatic); err != nil {
-			return err
-		}
-		fmt.Fprintf(i.stderr, "pool %s gives addresses again: it was stopped\n", name)
+		wait = append(wait, name)
 	}
-	return nil
+	return wait, nil
 }
 
 // awaitPools waits until pools are open and give all that they have.

@@ -12,11 +12,13 @@ import (
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -145,11 +147,14 @@ func (m *moving) kept(ctx context.Context) (map[string][]v1alpha1.Grant, error) 
 // awaited reports whether a pool is on its way of being opened as a whole, or was stopped
 // by an export: that is what import waits for, and not for what else may be wrong with it.
 func awaited(p *v1alpha1.IPPool) bool {
+	if p.Spec.Allocation == v1alpha1.AllocationStopped {
+		return stoppedByExport(p)
+	}
 	ready := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.PoolReady)
 	if ready == nil || p.Status.ObservedGeneration != p.Generation || len(p.Status.Withheld) > 0 {
 		return true
 	}
-	way := []string{v1alpha1.ReasonForeignIPAM, v1alpha1.ReasonForeignLook, v1alpha1.ReasonBlockSizeChanging, v1alpha1.ReasonStopped}
+	way := []string{v1alpha1.ReasonForeignIPAM, v1alpha1.ReasonForeignLook, v1alpha1.ReasonBlockSizeChanging}
 	return ready.Status != metav1.ConditionTrue && slices.Contains(way, ready.Reason)
 }
 
@@ -251,14 +256,29 @@ func (m *moving) switchOne(ctx context.Context, o nad.NetworkAttachmentDefinitio
 	return err
 }
 
-// setAllocation sets a pool's spec.allocation.
-func (m *moving) setAllocation(ctx context.Context, pool string, to v1alpha1.Allocation) error {
-	raw := fmt.Appendf(nil, `{"spec":{"allocation":%q}}`, to)
-	into := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: pool}}
-	if err := m.client.Patch(ctx, into, client.RawPatch(types.MergePatchType, raw)); err != nil {
-		return fmt.Errorf("set spec.allocation of pool %s to %s: %w", pool, to, err)
+// changePool writes what change makes of a pool as it is now. A pool that is not there stays so.
+func (m *moving) changePool(ctx context.Context, name string, change func(*v1alpha1.IPPool)) error {
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		var p v1alpha1.IPPool
+		if err := m.client.Get(ctx, client.ObjectKey{Name: name}, &p); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		was := p.DeepCopy()
+		if change(&p); equality.Semantic.DeepEqual(was, &p) {
+			return nil
+		}
+		return m.client.Patch(ctx, &p, client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{}))
+	})
+	if err != nil {
+		return fmt.Errorf("change spec.allocation of pool %s: %w", name, err)
 	}
 	return nil
+}
+
+// stoppedByExport reports whether an export has stopped a pool, and nobody has started it since.
+func stoppedByExport(p *v1alpha1.IPPool) bool {
+	_, marked := p.Annotations[v1alpha1.AnnotationStoppedByExport]
+	return marked && p.Spec.Allocation == v1alpha1.AllocationStopped
 }
 
 // await calls look each second until it says that nothing is waited for any more, and

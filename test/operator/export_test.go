@@ -14,6 +14,7 @@ import (
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
@@ -222,6 +223,7 @@ func (m *mover) exports(has map[string]string) {
 	if got := m.ipamOf("lan"); got != "tenure" {
 		t.Fatalf("lan names %s, though the claim loses its address", got)
 	}
+	m.startedMeanwhile()
 	says(t, tenure(t, 0, "export", "--to", "whereabouts", "--apply", "--without-claims"),
 		"7 addresses of pods are recorded with whereabouts", "Definitions switched: 2. Pools stopped: "+m.network, "7 addresses of running pods are Tenure's until these pods end")
 	pools, reservations := m.recorded()
@@ -248,6 +250,34 @@ func (m *mover) exports(has map[string]string) {
 	says(t, tenure(t, 0, "export", "--to", "whereabouts", "--apply"), "There is no definition that names tenure.")
 	if diff := changes(before, state(t)); len(diff) > 0 {
 		t.Errorf("a second call has written %q", diff)
+	}
+}
+
+// startedMeanwhile: a pool that somebody starts while an export waits keeps the export from
+// switching anything.
+func (m *mover) startedMeanwhile() {
+	t := m.t
+	t.Helper()
+	a := &asked{t: t, cmd: command(t, "export", "--to", "whereabouts", "--apply", "--without-claims")}
+	a.cmd.Stdout, a.cmd.Stderr = a, a
+	if err := a.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	fleet.Eventually(t, 30*time.Second, func() error {
+		if !strings.Contains(a.text(), "pods have 7 addresses") {
+			return fmt.Errorf("it does not wait: %s", a.text())
+		}
+		return nil
+	})
+	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: m.network}}
+	if err := kc.Patch(t.Context(), p, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"allocation":"Automatic"}}`))); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.cmd.Wait(); err == nil || !strings.Contains(a.text(), "somebody has started pool "+m.network+" again") {
+		t.Errorf("%v: it says %q; want it to say that the pool gives addresses", err, a.text())
+	}
+	if got := m.ipamOf("lan"); got != "tenure" {
+		t.Errorf("lan names %s, though its pool gives addresses", got)
 	}
 }
 

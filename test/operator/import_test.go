@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
@@ -134,6 +135,36 @@ func TestImportPassesOverNoDefinition(t *testing.T) {
 	says(t, tenure(t, 1, apply...), "it may give any address by host-local: "+o.ref("alone"), "not everything was moved")
 	if err := kc.Delete(t.Context(), alone); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A pool that somebody has stopped stays so: an import starts those alone that an export has
+// stopped.
+func TestImportStartsWhatAnExportHasStopped(t *testing.T) {
+	o := newOld(t)
+	controller(t)
+	for i, marked := range []bool{false, true} {
+		name, cidr := fmt.Sprintf("lan%d", i), fmt.Sprintf("10.94.%d.0/24", 2+i)
+		p := &v1alpha1.IPPool{
+			ObjectMeta: metav1.ObjectMeta{Name: o.namespace + "-" + name},
+			Spec:       v1alpha1.IPPoolSpec{Ranges: []v1alpha1.Range{{CIDR: cidr}}, Allocation: v1alpha1.AllocationStopped},
+		}
+		if marked {
+			p.Annotations = map[string]string{v1alpha1.AnnotationStoppedByExport: "true"}
+		}
+		create(t, p)
+		o.definition(name, fmt.Sprintf(`{"type":"host-local","ranges":[[{"subnet":%q}]]}`, cidr))
+		want, allocation := "pool "+p.Name+" stays stopped, since no export has stopped it", v1alpha1.AllocationStopped
+		if marked {
+			want, allocation = "pool "+p.Name+" gives addresses again: an export had stopped it", v1alpha1.AllocationAutomatic
+		}
+		says(t, tenure(t, 0, "import", "--from", "host-local", "--apply"), want, "definition "+o.ref(name)+" names Tenure", "Definitions switched: 1")
+		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil || p.Spec.Allocation != allocation {
+			t.Errorf("spec.allocation is %s, %v; want %s", p.Spec.Allocation, err, allocation)
+		}
+		if _, marked := p.Annotations[v1alpha1.AnnotationStoppedByExport]; marked {
+			t.Errorf("the pool is still marked as one that an export has stopped")
+		}
 	}
 }
 
