@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
@@ -28,7 +27,9 @@ const heirs = 5 * time.Second
 // as the default network's.
 //
 // Where a valid attachment has no journal that reads, nobody is told: what its
-// container holds would be missing from what is valid, and be taken from it.
+// container holds would be missing from what is valid, and be taken from it. So it is where a
+// journal of another network does not read, whose container may be alive: it may be one that was
+// written before the meta-plugin's configuration got another name.
 func (r *Runner) GC(ctx context.Context, network string, valid []types.GCAttachment, extra []json.RawMessage, now time.Time) error {
 	missing := make(map[journal.Key]bool, len(valid))
 	files := make(map[string]bool, len(valid))
@@ -41,7 +42,8 @@ func (r *Runner) GC(ctx context.Context, network string, valid []types.GCAttachm
 		return err
 	}
 	known := networks{}
-	errs := []error{r.collectUnread(ctx, network, unread, files)}
+	left, err := r.collectUnread(ctx, network, unread, files)
+	errs := []error{err}
 	for _, e := range entries {
 		stale := e.Network == network && !files[e.FileName()]
 		if stale {
@@ -53,29 +55,40 @@ func (r *Runner) GC(ctx context.Context, network string, valid []types.GCAttachm
 	for _, list := range extra {
 		errs = append(errs, known.add(list))
 	}
-	if len(missing) > 0 {
-		for k := range missing {
-			fmt.Fprintf(r.Stderr, "tenure-attach: GC: container %s, interface %s is valid and has no journal that reads, so no network's plugins are told to collect\n", k.ContainerID, k.IfName)
-		}
+	for k := range missing {
+		fmt.Fprintf(r.Stderr, "tenure-attach: GC: container %s, interface %s is valid and has no journal that reads, so no network's plugins are told to collect\n", k.ContainerID, k.IfName)
+	}
+	if len(missing)+left > 0 {
 		return errors.Join(errs...)
 	}
 	return errors.Join(append(errs, r.tell(ctx, known))...)
 }
 
-// collectUnread undoes the attachments whose journals do not read, but for those of
-// containers that are alive: their DEL will see to it.
-func (r *Runner) collectUnread(ctx context.Context, network string, unread []error, valid map[string]bool) error {
+// collectUnread undoes the attachments of the network whose journals do not read, but for those of
+// containers that are alive: their DEL will see to it. left is how many journals it has left alone.
+func (r *Runner) collectUnread(ctx context.Context, network string, unread []error, valid map[string]bool) (left int, err error) {
 	var errs []error
 	for _, err := range unread {
 		damaged, ok := errors.AsType[*journal.DamagedError](err)
-		if !ok || valid[filepath.Base(damaged.Path)] {
+		if !ok {
+			left++
 			errs = append(errs, err)
 			continue
 		}
-		id, _, _ := strings.Cut(filepath.Base(damaged.Path), ".")
-		errs = append(errs, r.Recover(ctx, journal.Key{ContainerID: id, Network: network}, "", damaged))
+		name := filepath.Base(damaged.Path)
+		k, own := journal.KeyIn(network, name)
+		switch {
+		case !own:
+			left++
+			fmt.Fprintf(r.Stderr, "tenure-attach: GC: %v; it is none of network %s, so its attachments are left to its DEL, and no network's plugins are told to collect; if its container is gone, remove the file\n", damaged, network)
+		case valid[name]:
+			left++
+			errs = append(errs, err)
+		default:
+			errs = append(errs, r.Recover(ctx, k, "", damaged))
+		}
 	}
-	return errors.Join(errs...)
+	return left, errors.Join(errs...)
 }
 
 // collect undoes an attachment that its runtime does not know any more.

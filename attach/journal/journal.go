@@ -53,6 +53,22 @@ func (k Key) FileName() string {
 	return k.ContainerID + "." + k.IfName + "." + hex.EncodeToString(h.Sum(nil))
 }
 
+// KeyIn returns the key whose journal has that file name, if it is of network: of a journal that
+// does not read, the name alone says whose it is.
+func KeyIn(network, fileName string) (k Key, ok bool) {
+	for at, c := range fileName {
+		end := strings.LastIndexByte(fileName, '.')
+		if c != '.' || at >= end {
+			continue
+		}
+		k = Key{ContainerID: fileName[:at], Network: network, IfName: fileName[at+1 : end]}
+		if k.FileName() == fileName {
+			return k, true
+		}
+	}
+	return Key{}, false
+}
+
 // file returns the path of the journal of k.
 func (d Dir) file(k Key) (string, error) {
 	name := k.FileName()

@@ -42,6 +42,24 @@ func report(name string) facts.Report {
 	return facts.Report{Pod: facts.PodRef{Namespace: "ns", Name: name}, ContainerID: "c"}
 }
 
+// TestKeyIn: the name of a journal says which attachment of a network it is of, also where the
+// container's ID or the interface has periods, and that it is of another network.
+func TestKeyIn(t *testing.T) {
+	for _, k := range []Key{{"c1", "tenure", "eth0"}, {"c.1", "a.b", "e"}, {"c", "n", "eth0.100"}, {"0", "", "x"}} {
+		got, ok := KeyIn(k.Network, k.FileName())
+		if !ok || got.FileName() != k.FileName() || got.Network != k.Network {
+			t.Errorf("KeyIn(%q, %q) = %+v, %t; want %+v", k.Network, k.FileName(), got, ok, k)
+		}
+		for network, name := range map[string]string{
+			"renamed": k.FileName(), k.Network: k.FileName() + "0", k.Network + " ": k.FileName(), k.Network + "1": "", k.Network + "2": "c1", k.Network + "3": "c1.eth0",
+		} {
+			if got, ok := KeyIn(network, name); ok {
+				t.Errorf("KeyIn(%q, %q) = %+v; want none", network, name, got)
+			}
+		}
+	}
+}
+
 // whole writes the journal of an ADD that succeeded.
 func whole(t *testing.T, d Dir, n int) {
 	t.Helper()

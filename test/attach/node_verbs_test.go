@@ -128,6 +128,33 @@ func TestGCDoesNotTakeFromTheLiving(t *testing.T) {
 	n.called("DEL default eth0", "GC default ")
 }
 
+// TestGCLeavesADamagedJournalOfAnotherName (C14): the configuration got another name while a pod
+// ran, and the pod's journal is damaged. The pod is valid, which its journal's name does not say.
+// It is left alone, and so is what it holds of other networks. Its DEL undoes it.
+func TestGCLeavesADamagedJournalOfAnotherName(t *testing.T) {
+	n := newNode(t)
+	n.define("ns", "a", n.recorder("net-a", nil))
+	n.selects("p", "a")
+	n.ok("ADD", pod("p"))
+	must(t, os.WriteFile(n.journals()[0], []byte("damaged"), 0o600))
+	n.config["name"] = "renamed"
+	n.selects("q", "a")
+	n.ok("ADD", pod("q"))
+	n.records()
+	for _, valid := range [][][2]string{{{"c-p", "eth0"}, {"c-q", "eth0"}}, {{"c-q", "eth0"}}} {
+		if o := n.gc(valid...); o.status != 0 || !strings.Contains(o.stderr, "is none of network renamed") {
+			t.Errorf("GC with %v: %+v; want success, and a warning", valid, o)
+		}
+		n.called()
+	}
+	n.ok("DEL", pod("p"))
+	n.called("DEL net-a net1", "DEL default eth0")
+	if o := n.gc([2]string{"c-q", "eth0"}); o.status != 0 {
+		t.Errorf("GC: %+v", o)
+	}
+	n.called("GC default ", "GC net-a ")
+}
+
 // TestGCGoesOnAndRespectsDisableGC (D2, D8).
 func TestGCGoesOnAndRespectsDisableGC(t *testing.T) {
 	n := newNode(t)
