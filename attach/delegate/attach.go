@@ -150,7 +150,7 @@ func (a *attaching) abandon(ctx context.Context, i int, s plan.Step) error {
 	if err := a.delChain(ctx, a.lists[i], callOf(a.ContainerID, a.Netns, s), nil); err != nil && !a.lacksIPAM(a.lists[i], err) {
 		return nil // the undoing that follows has it once more, and says so
 	}
-	return errors.Join(removeDevice(s.Device), a.log.Undone(i))
+	return errors.Join(a.removeDevice(s.Device), a.log.Undone(i))
 }
 
 // chains reads the configuration lists of a plan, and finds the programs of all their

@@ -144,7 +144,7 @@ func (r *Runner) del(ctx context.Context, e *journal.Entry, i int, netns string)
 	if err := r.delChain(ctx, list, callOf(e.ContainerID, netns, s), e.Steps[i].Result); err != nil {
 		return err
 	}
-	return removeDevice(s.Device)
+	return r.removeDevice(s.Device)
 }
 
 // Recover undoes an attachment whose journal is damaged by what the cache of results
@@ -211,7 +211,7 @@ func (r *Runner) detachOneCached(ctx context.Context, a cached, netns string) er
 		if err := json.Unmarshal(raw, &d.File); err != nil {
 			return fmt.Errorf("CNIDeviceInfoFile: %w", err)
 		}
-		if err := removeDevice(&d); err != nil {
+		if err := r.removeDevice(&d); err != nil {
 			return err
 		}
 	}

@@ -67,10 +67,16 @@ func readDevice(d *plan.Device) (json.RawMessage, error) {
 	return nil, nil
 }
 
-// removeDevice removes the attachment's file.
-func removeDevice(d *plan.Device) error {
+// removeDevice removes the attachment's file. The path is that of a record, which others may have
+// written: a file elsewhere than where such files lie is left alone.
+func (r *Runner) removeDevice(d *plan.Device) error {
 	if d == nil || d.File == "" {
 		return nil
 	}
-	return atomicfile.Remove(d.File)
+	path := filepath.Clean(d.File)
+	if filepath.Dir(path) != plan.DeviceDir {
+		fmt.Fprintf(r.Stderr, "tenure-attach: %q is no file of device information, which lie in %s: it is not removed\n", d.File, plan.DeviceDir)
+		return nil
+	}
+	return atomicfile.Remove(path)
 }

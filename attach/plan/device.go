@@ -12,7 +12,8 @@ import (
 // Directories of the Device Information Specification 1.1.0, section 4.
 const (
 	devicePluginDir = "/var/run/k8s.cni.cncf.io/devinfo/dp"
-	deviceCNIDir    = "/var/run/k8s.cni.cncf.io/devinfo/cni"
+	// DeviceDir is where the files of attachments lie, and no others.
+	DeviceDir = "/var/run/k8s.cni.cncf.io/devinfo/cni"
 
 	capabilityDeviceFile = "CNIDeviceInfoFile"
 	capabilityDevice     = "deviceID"
@@ -41,7 +42,7 @@ func (m *maker) addDevice(where string, step *Step, l *list, d facts.Definition)
 		}
 	}
 	if l.declares(capabilityDeviceFile) {
-		device.File = path.Join(deviceCNIDir, fileName(l.name, m.call.ContainerID, step.IfName))
+		device.File = path.Join(DeviceDir, fileName(l.name, m.call.ContainerID, step.IfName))
 		step.capability(capabilityDeviceFile, quote(device.File))
 	}
 	if device.ID != "" || device.File != "" {

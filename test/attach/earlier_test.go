@@ -1,8 +1,10 @@
 package attach_test
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -47,6 +49,48 @@ func TestDELUndoesWhatTheRuntimeAttachedBefore(t *testing.T) {
 	}
 	n.ok("DEL", pod("p"))
 	n.called()
+}
+
+// TestDeviceFilesAloneAreRemoved (N64): with an attachment that a record has, its file of device
+// information is removed, if it is one by its place. A record may name any file.
+func TestDeviceFilesAloneAreRemoved(t *testing.T) {
+	const dir = "/var/run/k8s.cni.cncf.io/devinfo/cni"
+	must(t, os.MkdirAll(filepath.Join(dir, "sub"), 0o755))
+	n := newNode(t)
+	must(t, os.WriteFile(n.path("precious"), nil, 0o600))
+	must(t, os.Symlink(n.dir, filepath.Join(dir, "elsewhere")))
+	must(t, os.WriteFile(filepath.Join(dir, "sub", "precious"), nil, 0o600))
+	up := strings.Repeat("../", strings.Count(dir, "/"))
+	for path, gone := range map[string]string{
+		filepath.Join(dir, "p-device.json"): filepath.Join(dir, "p-device.json"), dir + "/./q-device.json": filepath.Join(dir, "q-device.json"),
+		n.path("precious"): "", dir + "/" + up + n.path("precious"): "", filepath.Join(dir, "elsewhere", "precious"): "", filepath.Join(dir, "sub", "precious"): "",
+		"precious": "", dir: "", dir + "/": "",
+	} {
+		if gone != "" {
+			must(t, os.WriteFile(path, nil, 0o600))
+		}
+		record := n.keepResult("earlier", "c-p", n.recorder("earlier", nil))
+		var members map[string]any
+		text, err := os.ReadFile(record)
+		must(t, err)
+		must(t, json.Unmarshal(text, &members))
+		members["capabilityArgs"] = map[string]any{"CNIDeviceInfoFile": path}
+		must(t, os.WriteFile(record, encoded(t, members), 0o600))
+		o := n.ok("DEL", pod("p"))
+		n.called("DEL earlier eth0")
+		if said := strings.Contains(o.stderr, "is no file of device information"); said != (gone == "") {
+			t.Errorf("%s: stderr %q; want to be told: %t", path, o.stderr, gone == "")
+		}
+		if _, err := os.Lstat(gone); gone != "" && !os.IsNotExist(err) {
+			t.Errorf("%s: %v; want it removed", path, err)
+		}
+		for _, kept := range []string{n.path("precious"), filepath.Join(dir, "sub", "precious"), filepath.Join(dir, "elsewhere")} {
+			if _, err := os.Lstat(kept); err != nil {
+				t.Fatalf("after a record with %s: %v", path, err)
+			}
+		}
+	}
+	must(t, os.RemoveAll(filepath.Dir(dir)))
 }
 
 // TestRenamedConfigurationIsNotCalled (N45): what the meta-plugin attached when its
