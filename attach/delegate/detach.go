@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/tenure-ipam/tenure/attach/journal"
 	"github.com/tenure-ipam/tenure/attach/plan"
@@ -66,10 +67,14 @@ func (r *Runner) Detach(ctx context.Context, k journal.Key, netns string) error 
 		gone := func(network, ifName string) bool { return undone[[2]string{network, ifName}] }
 		return errors.Join(err, unnoted, forget(r.cacheFile(k), gone))
 	}
+	err = errors.Join(atomicfile.Remove(r.cacheFile(k)), atomicfile.Remove(r.cacheFile(k)+cniresults.SuffixTemp), r.State.Remove(k))
+	if errors.Is(err, syscall.EROFS) { // a garbage collection undoes it once more when the disk takes writes
+		unnoted, err = errors.Join(unnoted, err), nil
+	}
 	if unnoted != nil { // as on a full disk; there is no more to be repeated
 		fmt.Fprintf(r.Stderr, "tenure-attach: container %s: what was undone could not be noted: %s\n", k.ContainerID, oneLine(unnoted))
 	}
-	return errors.Join(atomicfile.Remove(r.cacheFile(k)), atomicfile.Remove(r.cacheFile(k)+cniresults.SuffixTemp), r.State.Remove(k))
+	return err
 }
 
 // detachRenamed undoes what was attached to the interface while the meta-plugin's configuration

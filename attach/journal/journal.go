@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/tenure-ipam/tenure/attach/facts"
@@ -243,9 +244,11 @@ func (d Dir) SetAside(damaged *DamagedError) (string, error) {
 type Log struct {
 	dir  Dir
 	key  Key
-	f    *os.File
+	f    *os.File // read-only where fault is not nil
 	path string
 	size int // of the journal
+	// fault is why nothing can be added: the file system is read-only.
+	fault error
 }
 
 // Sync has all that the journal says survive a crash of everything. After an error nothing
@@ -257,9 +260,17 @@ func (l *Log) Sync() error {
 	return nil
 }
 
-// open opens a journal for adding after its first size bytes.
+// open opens a journal for adding after its first size bytes. On a file system that is read-only
+// it returns a log all the same, which takes nothing: what is known of an attachment is enough to
+// undo it.
 func (d Dir) open(k Key, path string, size int) (*Log, error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if errors.Is(err, syscall.EROFS) {
+		fault := err
+		if f, err = os.Open(path); err == nil {
+			return &Log{dir: d, key: k, f: f, path: path, size: size, fault: fault}, nil
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
@@ -302,6 +313,9 @@ func (l *Log) Answer(r facts.Report) error {
 // a few in its life, and would spend more on having encoding/json learn the type. A
 // line by which the journal would be too large to be read is refused.
 func (l *Log) add(body []byte) error {
+	if l.fault != nil {
+		return fmt.Errorf("journal: %w", l.fault)
+	}
 	line := atomicfile.Seal(body)
 	if l.size+len(line) > maxSize {
 		return fmt.Errorf("journal: %s has %d bytes and is to get %d more, %d are allowed", l.path, l.size, len(line), maxSize)

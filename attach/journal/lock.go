@@ -170,6 +170,11 @@ func (d Dir) openLock(path string) (*os.File, error) {
 			f, err = os.OpenFile(path, flags, 0o600)
 		}
 	}
+	if errors.Is(err, syscall.EROFS) { // a lock takes no writing
+		if f, readErr := os.Open(path); readErr == nil {
+			return f, nil
+		}
+	}
 	return f, err
 }
 

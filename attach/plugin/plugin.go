@@ -200,11 +200,11 @@ func (c *call) del(ctx context.Context, args *cnicall.Args) error {
 	return nil
 }
 
-// nothingToLock reports whether the lock was not to be had because the disk has no room
-// for its file, and there is no journal either. Then nobody is at work on the container,
-// which has been detached before.
+// nothingToLock reports whether the lock was not to be had because the disk takes no new file,
+// and there is no journal either. Then nobody is at work on the container, which has been
+// detached before.
 func (c *call) nothingToLock(err error, k journal.Key) bool {
-	if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
+	if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) && !errors.Is(err, syscall.EROFS) {
 		return false
 	}
 	_, err = c.state.Read(k)

@@ -58,3 +58,36 @@ func TestDetachedAgainWithoutInodes(t *testing.T) {
 	n.ok("DEL", pod("q"))
 	n.called("DEL default eth0")
 }
+
+// TestDetachedOnAReadOnlyDisk (X22): a DEL undoes what the journal says, though neither that nor the
+// lock can be written. What it could not remove is undone once more when the disk takes writes.
+func TestDetachedOnAReadOnlyDisk(t *testing.T) {
+	n := newNode(t)
+	must(t, os.Mkdir(n.path("state"), 0o700))
+	must(t, syscall.Mount("tmpfs", n.path("state"), "tmpfs", 0, ""))
+	t.Cleanup(func() { must(t, syscall.Unmount(n.path("state"), syscall.MNT_DETACH)) })
+	n.define("ns", "a", n.recorder("net-a", nil))
+	n.selects("p", "a")
+	n.ok("ADD", pod("p"))
+	n.ok("ADD", pod("q"))
+	n.ok("DEL", pod("q"))
+	n.records()
+	must(t, syscall.Mount("", n.path("state"), "", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""))
+	del := n.command(t.Context(), "DEL", pod("p"))
+	var stderr strings.Builder
+	del.Stderr = &stderr
+	if out, err := del.Output(); err != nil {
+		t.Errorf("DEL: %v\n%s\n%s", err, out, stderr.String())
+	}
+	if !strings.Contains(stderr.String(), "could not be noted") || !strings.Contains(stderr.String(), "read-only file system") {
+		t.Errorf("stderr: %q; want what could not be noted, and why", stderr.String())
+	}
+	n.called("DEL net-a net1", "DEL default eth0")
+	n.ok("DEL", pod("q")) // it is detached
+	n.called()
+	n.fails("ADD", pod("r"), "read-only file system")
+	must(t, syscall.Mount("", n.path("state"), "", syscall.MS_REMOUNT, ""))
+	n.ok("DEL", pod("p"))
+	n.called("DEL net-a net1", "DEL default eth0")
+	n.clean()
+}
