@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -68,7 +69,7 @@ func (k *Keeper) install(o opinion) error {
 		return err
 	}
 	source, isList := pluginsOf(o.text)
-	next := record{Own: kindsOf(source), Others: k.record.Others, There: true}
+	next := record{Name: k.cfg.Name, Own: kindsOf(source), Others: k.record.Others, There: true}
 	if !isList { // what is appended to a single configuration is a list of another name
 		next.Own, next.Others = []string{plan.PluginType}, nil
 	}
@@ -110,6 +111,26 @@ func (k *Keeper) install(o opinion) error {
 		return err
 	}
 	return k.remember(next)
+}
+
+// refuseAnothers returns an error where the file is another program's: it does not call tenure-attach,
+// and the Keeper has never had a file of that name.
+func (k *Keeper) refuseAnothers() error {
+	text, err := os.ReadFile(k.path())
+	if errors.Is(err, fs.ErrNotExist) || k.record.There {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	plugins, _ := pluginsOf(text)
+	if slices.Contains(kindsOf(append(plugins, appended{text})), plan.PluginType) {
+		return nil
+	}
+	said := k.path() + ": the file of that name is another program's, and is left as it is: the runtime does not call tenure-attach"
+	k.rival.Store(&rival{said, time.Now()})
+	k.tell(ReasonTaken, said+": give the agent another --cni-conf-name, such as 00-tenure.conflist, or remove the file if nobody needs it")
+	return errors.New(said)
 }
 
 // accepted returns those of others' plugins that are kept.
@@ -194,6 +215,8 @@ func (k *Keeper) load() error {
 	if err := json.Unmarshal(text, &r); err != nil {
 		return fmt.Errorf("%s: %w", k.cfg.Record, err)
 	}
+	// What an earlier version has written has no name.
+	r.There = r.There && (r.Name == "" || r.Name == k.cfg.Name)
 	k.record = r
 	return nil
 }

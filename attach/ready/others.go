@@ -16,6 +16,8 @@ import (
 
 // A record is what the Keeper has to know when its file is not there.
 type record struct {
+	// Name is that of the file.
+	Name string `json:"name,omitempty"`
 	// Own are the types of the plugins that the Keeper itself has put into the file.
 	Own []string `json:"own"`
 	// Others are the plugins that other programs have appended to these.

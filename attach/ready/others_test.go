@@ -307,3 +307,41 @@ func TestEither(t *testing.T) {
 		}
 	}
 }
+
+// TestAnotherProgramsFile: a file that the Keeper has never written, and that is another program's,
+// stays as it is, whether the default network is ready or not.
+func TestAnotherProgramsFile(t *testing.T) {
+	for name, there := range map[string]string{"a list": calico, "a single configuration": `{"type":"bridge"}`, "no configuration": "x"} {
+		t.Run(name, func(t *testing.T) {
+			n := calicoOf(t)
+			n.write(n.installed(), there)
+			k := n.keeper()
+			stays := func(when string) {
+				t.Helper()
+				for range 3 {
+					k.look(t.Context())
+				}
+				if text, err := os.ReadFile(n.installed()); err != nil || string(text) != there {
+					t.Errorf("%s the file is %s, %v; want it left as it is", when, text, err)
+				}
+			}
+			stays("at first")
+			n.said("at first", ReasonTaken, n.installed(), "another program", "--cni-conf-name")
+			if said := k.Rival(); !strings.Contains(said, "another program") {
+				t.Errorf("the rival is %q; want the other program", said)
+			}
+			n.remove(n.calico())
+			stays("when the default network is not ready")
+			n.write(n.calico(), calico)
+			n.remove(n.installed())
+			n.wants(k, "when it is gone", "tenure-attach")
+			n.cfg.Name = "05-other.conflist" // the agent is told another name
+			n.write(n.installed(), there)
+			k = n.keeper()
+			stays("under another name")
+			n.remove(filepath.Join(n.cfg.Dir, "00-tenure.conflist"))
+			n.remove(n.installed())
+			n.wants(k, "under another name, when it is gone", "tenure-attach")
+		})
+	}
+}

@@ -173,36 +173,41 @@ const (
 // look looks once, and does what is due.
 func (k *Keeper) look(ctx context.Context) {
 	o := k.judge(ctx)
-	var err error
-	switch o.verdict {
-	case readyNow:
+	err := k.refuseAnothers()
+	mine := err == nil
+	switch {
+	case !mine:
+	case o.verdict == readyNow:
 		k.misses = 0
 		err = k.install(o)
-	case unready:
+	case o.verdict == unready:
 		// Once is not enough: others write their files in place, and for a moment
 		// there is half of one.
 		if k.misses++; k.misses > 1 {
 			err = k.putAway()
 		}
-	case unknown:
 	}
 	why := o.why
 	if err != nil {
 		why = err.Error()
 	}
 	_, missing := os.Lstat(k.path())
+	there := missing == nil && mine
 	level, before := slog.LevelInfo, k.Before()
+	if !mine {
+		level = slog.LevelError
+	}
 	if before != k.before {
 		k.before = before
 		k.turned()
 	}
-	if missing == nil && before != "" {
+	if there && before != "" {
 		level, why = slog.LevelWarn, fmt.Sprintf("%s, and without effect: %s", why, k.notFirst(before))
 		k.tell(ReasonNotFirst, k.cfg.Dir+": "+k.notFirst(before))
 	}
-	k.first.Store(missing == nil && before == "")
+	k.first.Store(there && before == "")
 	if why != k.said {
-		k.log.Log(ctx, level, "default network looked at", "configuration", k.path(), "installed", missing == nil, "verdict", why)
+		k.log.Log(ctx, level, "default network looked at", "configuration", k.path(), "installed", there, "verdict", why)
 		k.said = why
 	}
 }
