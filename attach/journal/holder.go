@@ -10,11 +10,11 @@ import (
 // maxHolders is how many processes an error names.
 const maxHolders = 4
 
-// holders names the processes that hold a lock on f's file, other than this one, as
+// Holders names the processes that hold a lock on f's file, other than this one, as
 // far as they can be seen. That looks at all open files of the node: it is for whoever
 // has waited in vain. /proc/locks would not do: it has the process that took the lock,
 // and those that are in question have inherited it from one that is dead.
-func holders(f *os.File) string {
+func Holders(f *os.File) string {
 	file, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
 	if err != nil {
 		return ""

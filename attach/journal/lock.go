@@ -151,7 +151,7 @@ func (d Dir) flock(ctx context.Context, name string, how int) (*os.File, error) 
 		slept := pause.For(ctx, nap)
 		var by string
 		if !slept && errors.Is(ctx.Err(), context.DeadlineExceeded) { // and not a mere try
-			by = holders(f)
+			by = Holders(f)
 		}
 		if err := f.Close(); err != nil {
 			return nil, fmt.Errorf("journal: %w", err)

@@ -9,11 +9,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
+	"github.com/tenure-ipam/tenure/attach/journal"
 	"github.com/tenure-ipam/tenure/ipam/atomicfile"
+	"github.com/tenure-ipam/tenure/ipam/pause"
 )
 
 const installUsage = `tenured install puts the CNI plugins tenure and tenure-attach where a container
@@ -46,13 +49,13 @@ func install(ctx context.Context, args []string, out, stderr io.Writer) error {
 	if *keep {
 		return k.run(ctx)
 	}
-	return k.look()
+	return k.look(ctx)
 }
 
 // installFile copies the program at from into dir as name. Whoever runs it meanwhile
 // goes on with the old one, and who starts it finds the old one or the new one, whole,
 // also after a crash. It reports whether there was anything to do.
-func installFile(from, dir, name string) (changed bool, err error) {
+func installFile(ctx context.Context, from, dir, name string) (changed bool, err error) {
 	program, err := os.ReadFile(from)
 	if err != nil {
 		return false, err
@@ -64,7 +67,7 @@ func installFile(from, dir, name string) (changed bool, err error) {
 			return false, nil
 		}
 	}
-	unlock, err := lockDir(dir)
+	unlock, err := lockDir(ctx, dir)
 	if err != nil {
 		return false, err
 	}
@@ -81,16 +84,37 @@ func installFile(from, dir, name string) (changed bool, err error) {
 	return true, atomicfile.SyncDir(dir)
 }
 
+// lockPatience is how long another installer is waited for: it copies two files.
+const lockPatience = 30 * time.Second
+
 // lockDir keeps other installers out of a directory until unlock is called.
-func lockDir(dir string) (unlock func(), err error) {
+func lockDir(ctx context.Context, dir string) (unlock func(), err error) {
 	f, err := os.Open(dir)
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
-		return nil, errors.Join(fmt.Errorf("lock %s: %w", dir, err), f.Close())
+	waits, cancel := context.WithTimeout(ctx, lockPatience)
+	defer cancel()
+	for {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		switch {
+		case err == nil:
+			return func() { f.Close() }, nil // which unlocks it
+		case !errors.Is(err, unix.EWOULDBLOCK):
+			return nil, errors.Join(fmt.Errorf("lock %s: %w", dir, err), f.Close())
+		case !pause.For(waits, 50*time.Millisecond):
+			return nil, errors.Join(lockedBy(f, lockPatience), f.Close())
+		}
 	}
-	return func() { f.Close() }, nil // which unlocks it
+}
+
+// lockedBy says who has a directory locked.
+func lockedBy(dir *os.File, since time.Duration) error {
+	who := journal.Holders(dir)
+	if who == "" { // a container does not see the processes of others
+		who = "which cannot be seen from here; on the node, lslocks names it"
+	}
+	return fmt.Errorf("another process has the directory %s locked for %v or longer: %s: end it if it hangs", dir.Name(), since, who)
 }
 
 // programMode is that of an installed plugin.

@@ -3,12 +3,15 @@ package main
 import (
 	"bytes"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // programsIn makes a directory with the two plugins, which print said.
@@ -73,7 +76,7 @@ func TestInstallWhileItRuns(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := installFile(filepath.Join(from, "tenure"), to, "tenure"); err != nil {
+	if _, err := installFile(t.Context(), filepath.Join(from, "tenure"), to, "tenure"); err != nil {
 		t.Fatal(err)
 	}
 	running := exec.CommandContext(t.Context(), filepath.Join(to, "tenure"))
@@ -89,7 +92,7 @@ func TestInstallWhileItRuns(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(from, "tenure"), append(program, 0), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if changed, err := installFile(filepath.Join(from, "tenure"), to, "tenure"); err != nil || !changed {
+	if changed, err := installFile(t.Context(), filepath.Join(from, "tenure"), to, "tenure"); err != nil || !changed {
 		t.Errorf("install over a running program: %t, %v; want it replaced", changed, err)
 	}
 	_, err = stdin.Write([]byte("alive"))
@@ -109,4 +112,33 @@ func TestInstallRefuses(t *testing.T) {
 			t.Errorf("run(%q) = %v; want a file that does not exist", args, err)
 		}
 	}
+}
+
+// TestInstallWaitsForAnother: who has the directory is waited for, and not for ever.
+func TestInstallWaitsForAnother(t *testing.T) {
+	from, to := programsIn(t, "one"), t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		other, err := lockDir(t.Context(), to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		install := func() error {
+			return run(t.Context(), []string{"install", "--from", from, "--to", to}, none, io.Discard, io.Discard)
+		}
+		began := time.Now()
+		err = install()
+		if err == nil || !strings.Contains(err.Error(), "another process has the directory "+to+" locked") || !strings.Contains(err.Error(), "lslocks") {
+			t.Errorf("%v; want it to say what it waits for, and how to find who has it", err)
+		}
+		if took := time.Since(began); took != lockPatience {
+			t.Errorf("it waits for %v; want %v", took, lockPatience)
+		}
+		go func() {
+			time.Sleep(lockPatience / 2)
+			other()
+		}()
+		if err := install(); err != nil {
+			t.Error(err)
+		}
+	})
 }

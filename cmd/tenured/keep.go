@@ -49,7 +49,7 @@ func (k *keeper) run(ctx context.Context) error {
 		if err := k.checkDir(began); err != nil {
 			return err
 		}
-		if err := k.look(); err != nil {
+		if err := k.look(ctx); err != nil {
 			return err
 		}
 		select {
@@ -100,7 +100,7 @@ func mountedFrom(mounts, dir string) (root string) {
 }
 
 // look installs the plugins that are not what was installed.
-func (k *keeper) look() error {
+func (k *keeper) look(ctx context.Context) error {
 	for _, name := range plugins {
 		path := filepath.Join(k.to, name)
 		state, err := stateOf(path)
@@ -108,7 +108,7 @@ func (k *keeper) look() error {
 		if known && err == nil && state == last {
 			continue
 		}
-		changed, err := installFile(filepath.Join(k.from, name), k.to, name)
+		changed, err := installFile(ctx, filepath.Join(k.from, name), k.to, name)
 		if err != nil {
 			return fmt.Errorf("install %s: %w", path, err)
 		}

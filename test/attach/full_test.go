@@ -59,8 +59,8 @@ func TestDetachedAgainWithoutInodes(t *testing.T) {
 	n.called("DEL default eth0")
 }
 
-// TestDetachedOnAReadOnlyDisk (X22): a DEL undoes what the journal says, though neither that nor the
-// lock can be written. What it could not remove is undone once more when the disk takes writes.
+// TestDetachedOnAReadOnlyDisk (X22): a DEL undoes what the journal says, though neither that nor
+// the lock can be written. What it could not remove is undone again when the disk takes writes.
 func TestDetachedOnAReadOnlyDisk(t *testing.T) {
 	n := newNode(t)
 	must(t, os.Mkdir(n.path("state"), 0o700))
