@@ -113,8 +113,8 @@ func (k *Keeper) install(o opinion) error {
 	return k.remember(next)
 }
 
-// refuseAnothers returns an error where the file is another program's: it does not call tenure-attach,
-// and the Keeper has never had a file of that name.
+// refuseAnothers returns an error where the file is another program's: it does not call
+// tenure-attach, and the Keeper has never had a file of that name.
 func (k *Keeper) refuseAnothers() error {
 	text, err := os.ReadFile(k.path())
 	if errors.Is(err, fs.ErrNotExist) || k.record.There {
