@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -229,9 +230,18 @@ func manifestOf(o nad.NetworkAttachmentDefinition, from, to string) (string, err
 	if err != nil {
 		return "", err
 	}
+	metadata := map[string]any{"name": o.Name, "namespace": o.Namespace}
+	if len(o.Labels) > 0 {
+		metadata["labels"] = o.Labels
+	}
+	annotations := maps.Clone(o.Annotations)
+	delete(annotations, corev1.LastAppliedConfigAnnotation)
+	if len(annotations) > 0 {
+		metadata["annotations"] = annotations
+	}
 	raw, err := yaml.Marshal(map[string]any{
 		"apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition",
-		"metadata": map[string]any{"name": o.Name, "namespace": o.Namespace}, "spec": map[string]any{"config": config},
+		"metadata": metadata, "spec": map[string]any{"config": config},
 	})
 	return string(raw), err
 }
