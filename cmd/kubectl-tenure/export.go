@@ -80,6 +80,7 @@ func (e *exporting) run(ctx context.Context) error {
 	}
 	e.state = seen
 	report := segmentsOf(seen, e.from, e.to)
+	e.rehearse(ctx, &report, objects)
 	obstruct(&report, seen)
 	if !e.apply {
 		return e.print(report, objects, "kubectl tenure export --to "+e.to)
@@ -147,11 +148,8 @@ func (e *exporting) moveOut(ctx context.Context, report moveReport, objects map[
 	if err != nil {
 		return err
 	}
-	for _, name := range definitions {
-		if err := e.switchOne(ctx, objects[name]); err != nil {
-			return fmt.Errorf("definition %s: %w; call again", name, err)
-		}
-		fmt.Fprintf(e.stderr, "definition %s names whereabouts\n", name)
+	if err := e.switchAll(ctx, definitions, objects, "whereabouts"); err != nil {
+		return err
 	}
 	to := e.screen()
 	to.line("Definitions switched: %d. Pools stopped: %s.", len(definitions), strings.Join(pools, ", "))

@@ -83,17 +83,18 @@ func (i *importing) run(ctx context.Context) error {
 		return err
 	}
 	report := segmentsOf(seen, i.from, i.to)
+	i.rehearse(ctx, &report, objects)
 	if !i.apply {
 		return i.print(report, objects, "kubectl tenure import --from "+i.from)
 	}
-	return i.switchAll(ctx, report, objects)
+	return i.move(ctx, report, objects)
 }
 
 // errLeft says that some of the segments stay as they are.
 var errLeft = errors.New("not everything was moved: what is in the way is named above")
 
-// switchAll switches the segments, and waits for their pools.
-func (i *importing) switchAll(ctx context.Context, report moveReport, objects map[string]nad.NetworkAttachmentDefinition) error {
+// move switches the segments, and waits for their pools.
+func (i *importing) move(ctx context.Context, report moveReport, objects map[string]nad.NetworkAttachmentDefinition) error {
 	left, moved, pools := len(report.Unread) > 0, 0, []string{}
 	i.tell(report)
 	switch {
@@ -109,13 +110,10 @@ func (i *importing) switchAll(ctx context.Context, report moveReport, objects ma
 			continue
 		}
 		pools = append(pools, s.Pools...)
-		for _, name := range s.Switch {
-			if err := i.switchOne(ctx, objects[name]); err != nil {
-				return fmt.Errorf("definition %s: %w; what was switched before stays so, and its pool waits for the rest of the segment: call again", name, err)
-			}
-			fmt.Fprintf(i.stderr, "definition %s names Tenure\n", name)
-			moved++
+		if err := i.switchAll(ctx, s.Switch, objects, "Tenure"); err != nil {
+			return err
 		}
+		moved += len(s.Switch)
 	}
 	slices.Sort(pools)
 	pools = slices.Compact(pools)

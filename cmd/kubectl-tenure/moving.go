@@ -246,8 +246,47 @@ func manifestOf(o nad.NetworkAttachmentDefinition, from, to string) (string, err
 	return string(raw), err
 }
 
+// rehearse adds to each segment which of its definitions cannot be switched, so that none is
+// switched without the others. With --apply the API server is asked, by a dry run.
+func (m *moving) rehearse(ctx context.Context, report *moveReport, objects map[string]nad.NetworkAttachmentDefinition) {
+	for i := range report.Segments {
+		s := &report.Segments[i]
+		if len(s.InTheWay) > 0 {
+			continue
+		}
+		for _, name := range s.Switch {
+			_, err := foreign.Switch(objects[name].Spec.Config, m.from, m.to)
+			if err == nil && m.apply {
+				err = m.switchOne(ctx, objects[name], client.DryRunAll)
+			}
+			if err != nil && !strings.Contains(err.Error(), noDryRun) {
+				s.InTheWay = append(s.InTheWay, fmt.Sprintf("definition %s cannot be switched: %v", name, err))
+			}
+		}
+	}
+}
+
+// noDryRun is what the API server says where a webhook keeps it from telling what a write would do.
+const noDryRun = "does not support dry run"
+
+// switchAll writes the definitions of a segment. If one is refused all the same, it says which are
+// left.
+func (m *moving) switchAll(ctx context.Context, names []string, objects map[string]nad.NetworkAttachmentDefinition, ipam string) error {
+	for k, name := range names {
+		if err := m.switchOne(ctx, objects[name]); err != nil {
+			done := "none of its segment was switched"
+			if k > 0 {
+				done = "switched were " + strings.Join(names[:k], ", ")
+			}
+			return fmt.Errorf("definition %s: %w; %s; left are %s. Call again when this is mended: until then new pods of what was switched may wait", name, err, done, strings.Join(names[k:], ", "))
+		}
+		fmt.Fprintf(m.stderr, "definition %s names %s\n", name, ipam)
+	}
+	return nil
+}
+
 // switchOne writes a definition, if nobody has changed it since it was read.
-func (m *moving) switchOne(ctx context.Context, o nad.NetworkAttachmentDefinition) error {
+func (m *moving) switchOne(ctx context.Context, o nad.NetworkAttachmentDefinition, options ...client.PatchOption) error {
 	config, err := foreign.Switch(o.Spec.Config, m.from, m.to)
 	if err != nil {
 		return err
@@ -259,7 +298,7 @@ func (m *moving) switchOne(ctx context.Context, o nad.NetworkAttachmentDefinitio
 		return err
 	}
 	into := &nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name}}
-	err = m.client.Patch(ctx, into, client.RawPatch(types.MergePatchType, raw))
+	err = m.client.Patch(ctx, into, client.RawPatch(types.MergePatchType, raw), options...)
 	if apierrors.IsConflict(err) {
 		return fmt.Errorf("somebody has changed it meanwhile: call again: %w", err)
 	}

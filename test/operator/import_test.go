@@ -1,14 +1,17 @@
 package operator_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	admission "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
@@ -135,6 +138,35 @@ func TestImportPassesOverNoDefinition(t *testing.T) {
 	says(t, tenure(t, 1, apply...), "it may give any address by host-local: "+o.ref("alone"), "not everything was moved")
 	if err := kc.Delete(t.Context(), alone); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Where the API server refuses to have one definition of a segment written, none is switched.
+func TestImportSwitchesAllOrNone(t *testing.T) {
+	o := newOld(t)
+	o.definition("a", `{"type":"host-local","ranges":[[{"subnet":"10.94.4.0/24"}]]}`)
+	b := o.definition("b", `{"type":"host-local","ranges":[[{"subnet":"10.94.4.0/24"}]]}`)
+	name := metav1.ObjectMeta{Name: o.namespace + "-guard"}
+	policy := &admission.ValidatingAdmissionPolicy{ObjectMeta: name, Spec: admission.ValidatingAdmissionPolicySpec{
+		MatchConstraints: &admission.MatchResources{ResourceRules: []admission.NamedRuleWithOperations{{RuleWithOperations: admission.RuleWithOperations{
+			Operations: []admission.OperationType{admission.Update},
+			Rule:       admission.Rule{APIGroups: []string{"k8s.cni.cncf.io"}, APIVersions: []string{"*"}, Resources: []string{"network-attachment-definitions"}},
+		}}}},
+		Validations: []admission.Validation{{Expression: fmt.Sprintf("object.metadata.namespace != %q || object.metadata.name != 'b'", o.namespace), Message: "b is guarded"}},
+	}}
+	create(t, policy)
+	create(t, &admission.ValidatingAdmissionPolicyBinding{ObjectMeta: name, Spec: admission.ValidatingAdmissionPolicyBindingSpec{
+		PolicyName: name.Name, ValidationActions: []admission.ValidationAction{admission.Deny},
+	}})
+	fleet.Eventually(t, 30*time.Second, func() error {
+		if kc.Patch(t.Context(), b, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"x":"y"}}}`)), client.DryRunAll) == nil {
+			return errors.New("the policy does not hold yet")
+		}
+		return nil
+	})
+	says(t, tenure(t, 1, "import", "--from", "host-local", "--apply"), "segment 10.94.4.0/24 stays as it is: definition "+o.ref("b")+" cannot be switched", "b is guarded", "not everything was moved")
+	if got := o.ipamOf("a"); got != "host-local" {
+		t.Errorf("a names %s, though b cannot be switched", got)
 	}
 }
 
