@@ -90,11 +90,13 @@ func ownInterface(s plan.Step, r *types100.Result) int {
 	return first
 }
 
-// addressesOf returns the addresses of the interface with that index, and those of which the result
-// does not say on which interface they are.
+// addressesOf returns the addresses of the interface with that index, as the status shows them: if
+// the result says of none on which interface it is, they are this one's, as many plugins mean it.
 func addressesOf(own int, r *types100.Result) (addrs []netip.Addr) {
+	hasIndex := func(ip *types100.IPConfig) bool { return ip.Interface != nil && *ip.Interface >= 0 }
+	indexed := own >= 0 && slices.ContainsFunc(r.IPs, hasIndex)
 	for _, ip := range r.IPs {
-		if i := ip.Interface; i != nil && *i >= 0 && *i != own {
+		if hasIndex(ip) && *ip.Interface != own || !hasIndex(ip) && indexed {
 			continue
 		}
 		if a := addr(ip.Address.IP); a.IsValid() {

@@ -129,6 +129,7 @@ func TestOneAddressOfAFamily(t *testing.T) {
 func TestVerifyLooksAtTheAttachmentsInterface(t *testing.T) {
 	const two = `{"cniVersion":"1.1.0","interfaces":[{"name":"dum0","mac":"02:00:00:00:00:0d","sandbox":"x"},{"name":"eth0","mac":"02:00:00:00:00:01","sandbox":"x"}],` +
 		`"ips":[{"address":"10.0.0.5/24","interface":0},{"address":"10.0.0.6/24","interface":1},{"address":"10.0.0.7/24"},{"address":"10.0.0.8/24","interface":-1},{"address":"10.0.0.9/24","interface":2}]}`
+	const unsaid = `{"cniVersion":"1.1.0","interfaces":[{"name":"dum0","sandbox":"x"},{"name":"eth0","sandbox":"x"}],"ips":[{"address":"10.0.0.7/24"},{"address":"10.0.0.8/24","interface":-1}]}`
 	addr := func(text string) plan.Requested { return plan.Requested{IPs: []netip.Addr{netip.MustParseAddr(text)}} }
 	for _, tt := range []struct {
 		result string
@@ -143,8 +144,10 @@ func TestVerifyLooksAtTheAttachmentsInterface(t *testing.T) {
 		{results[3], plan.Requested{MAC: "02:00:00:00:00:02"}, "the result has none"},
 		{two, addr("10.0.0.5"), "10.0.0.5 was asked for"},
 		{two, addr("10.0.0.6"), ""},
-		{two, addr("10.0.0.7"), ""},
-		{two, addr("10.0.0.8"), ""},
+		{two, addr("10.0.0.7"), "10.0.0.7 was asked for"}, // of others it is said
+		{two, addr("10.0.0.8"), "10.0.0.8 was asked for"},
+		{unsaid, addr("10.0.0.7"), ""},
+		{unsaid, addr("10.0.0.8"), ""},
 		{two, addr("10.0.0.9"), "10.0.0.9 was asked for"},
 		{two, plan.Requested{MAC: "02:00:00:00:00:0d"}, "02:00:00:00:00:0d was asked for"},
 		// None has the name: the pod's first.
