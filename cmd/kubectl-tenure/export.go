@@ -97,9 +97,9 @@ func obstruct(report *moveReport, seen foreignState) {
 		}
 		for _, d := range seen.definitions {
 			switch name := d.String(); {
-			case !slices.Contains(s.Switch, name):
+			case !slices.Contains(s.Switch, name), d.IPAM == foreign.TypeLocal:
 			case len(d.Whereabouts) == 0:
-				s.InTheWay = append(s.InTheWay, fmt.Sprintf("definition %s names a pool and no range: whereabouts needs a range", name))
+				s.InTheWay = append(s.InTheWay, fmt.Sprintf("definition %s has no range that whereabouts reads: describe its addresses with range or ipRanges, not with pool, subnet or ranges", name))
 			case d.NodeSlices:
 				s.InTheWay = append(s.InTheWay, fmt.Sprintf("definition %s has node_slice_size: whereabouts' slices cannot be written", name))
 			}

@@ -36,7 +36,7 @@ func (s *moveSegment) compare(seen foreignState, group []foreign.Definition, fro
 		shown: map[netip.Addr][]string{}, recorded: map[netip.Addr][]string{}, pods: map[string]*foreign.Pod{},
 	}
 	for _, d := range group {
-		c.mine[d.String()], c.old[d.String()] = true, d.IPAM == from
+		c.mine[d.String()], c.old[d.String()] = true, slices.Contains(s.Switch, d.String())
 	}
 	for i := range seen.pods {
 		if has := c.pod(&seen.pods[i]); has > 0 {

@@ -86,7 +86,7 @@ func segmentsOf(seen foreignState, from, to string) moveReport {
 		}
 	}
 	moves := func(d foreign.Definition) bool {
-		return d.IPAM == from || to == foreign.Type && d.IPAM == to
+		return d.IPAM == from || to == foreign.Type && d.IPAM == to || from == foreign.Type && d.IPAM == foreign.TypeLocal
 	}
 	for _, group := range groups(seen.definitions) {
 		if !slices.ContainsFunc(group, moves) {
@@ -173,6 +173,14 @@ func segmentOf(seen foreignState, group []foreign.Definition, from, to string) (
 			s.Ranges = append(s.Ranges, c.String())
 		}
 		switch d.IPAM {
+		case foreign.TypeLocal:
+			then := "remove its key mode"
+			if to != foreign.Type {
+				s.Switch = append(s.Switch, d.String())
+				then = "write it for " + to
+			}
+			s.InTheWay = append(s.InTheWay, fmt.Sprintf("definition %s has mode local: each node gives addresses of the segment by itself, and what its pods have is on the nodes' disks alone. "+
+				"Delete these pods, %s by hand, and make them anew", d, then))
 		case from:
 			s.Switch = append(s.Switch, d.String())
 			s.Pools = append(s.Pools, d.PoolsThen...)

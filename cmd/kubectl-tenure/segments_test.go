@@ -267,3 +267,26 @@ func TestWhatTenureRefuses(t *testing.T) {
 		}
 	}
 }
+
+// TestLocalMode: what pods have by local mode no object of the cluster says. So it is neither
+// exported nor passed over by an import.
+func TestLocalMode(t *testing.T) {
+	local, old := aDefinition("local", `{"type":"tenure","mode":"local","subnet":"10.0.0.0/24"}`), aDefinition("old", `{"type":"host-local","subnet":"10.0.0.0/25"}`)
+	seen := foreignState{definitions: []foreign.Definition{local}, pods: []foreign.Pod{aPod("a", "ns/local", "10.0.0.9")}}
+	for _, tt := range []struct{ from, to, then string }{{"tenure", "whereabouts", "write it for whereabouts by hand"}, {"host-local", "tenure", "remove its key mode by hand"}} {
+		if tt.to == "tenure" {
+			seen.definitions = append(seen.definitions, old)
+		}
+		report := segmentsOf(seen, tt.from, tt.to)
+		if len(report.Segments) != 1 || len(report.Segments[0].InTheWay) != 1 || !strings.Contains(report.Segments[0].InTheWay[0], "definition ns/local has mode local") ||
+			!strings.Contains(report.Segments[0].InTheWay[0], tt.then) {
+			t.Errorf("from %s to %s: %+v; want ns/local in the way, and %q", tt.from, tt.to, report.Segments, tt.then)
+		}
+		if tt.to != "tenure" && report.Segments[0].Pods != 1 {
+			t.Errorf("an export counts %d pods; want 1", report.Segments[0].Pods)
+		}
+	}
+	if report := segmentsOf(foreignState{definitions: []foreign.Definition{local}}, "whereabouts", "tenure"); len(report.Segments) > 0 {
+		t.Errorf("alone it is a segment of an import: %+v", report.Segments)
+	}
+}

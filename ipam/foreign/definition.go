@@ -23,6 +23,9 @@ const (
 	TypeWhereabouts = "whereabouts"
 	TypeHostLocal   = "host-local"
 	typeStatic      = "static"
+	// TypeLocal stands for Tenure's own in local mode. Each node then gives addresses by itself, as
+	// with host-local: for the cluster's pools it is another IPAM.
+	TypeLocal = "tenure in local mode"
 )
 
 // A Definition is a NetworkAttachmentDefinition, as far as its IPAM is concerned.
@@ -30,8 +33,8 @@ type Definition struct {
 	Namespace, Name string
 	// Network is the configuration's own name, else the definition's.
 	Network string
-	// IPAM is the type of its IPAM plugin, of a list that of the first plugin that has one;
-	// "" where there is none.
+	// IPAM is the type of its IPAM plugin, or TypeLocal, of a list that of the first plugin that
+	// has one; "" where there is none.
 	IPAM string
 	// Takes are the addresses that its IPAM may hand out by this configuration. It is nil
 	// where nothing is known of that IPAM, and where it is Tenure's.
@@ -170,6 +173,9 @@ func ReadDefinition(namespace, name, config string, annotations map[string]strin
 	switch k.Type {
 	case Type:
 		d.Fault = d.readAsTenures(plugins[i].IPAM)
+		if d.IPAM == TypeLocal {
+			d.readTheirs(k)
+		}
 		d.Pools = d.PoolsThen
 	case TypeWhereabouts, TypeHostLocal:
 		d.Refused = d.readAsTenures(plugins[i].IPAM)
@@ -197,10 +203,14 @@ func (d *Definition) readAsTenures(ipam json.RawMessage) (fault string) {
 	if err != nil || len(configs) == 0 {
 		return strings.ReplaceAll(fmt.Sprint(err), "\n", "; ")
 	}
+	local := configs[0].Mode == poolspec.ModeLocal
+	if local && d.IPAM == Type {
+		d.IPAM = TypeLocal
+	}
 	gateways := map[netip.Prefix]netip.Addr{}
 	for _, src := range configs[0].Sources {
 		d.Unnamed = d.Unnamed || src.Unnamed
-		if !slices.Contains(d.PoolsThen, src.Pool) && configs[0].Mode == poolspec.ModeCluster {
+		if !slices.Contains(d.PoolsThen, src.Pool) && !local {
 			d.PoolsThen = append(d.PoolsThen, src.Pool)
 		}
 		for _, r := range src.Ranges {
@@ -216,8 +226,9 @@ func (d *Definition) readAsTenures(ipam json.RawMessage) (fault string) {
 	return ""
 }
 
-// readTheirs reads the ranges of whereabouts or host-local as these do. They pass over keys that
-// they do not know. What they refuse counts as far as it can be read: in doubt it is too much.
+// readTheirs reads the ranges of whereabouts or host-local as these do, and those of local mode,
+// which has the form of either. They pass over keys that they do not know. What they refuse counts
+// as far as it can be read: in doubt it is too much.
 func (d *Definition) readTheirs(k keys) {
 	var takes netipx.IPSetBuilder
 	var unread string
@@ -238,11 +249,12 @@ func (d *Definition) readTheirs(k keys) {
 			}
 		}
 	}
-	if k.Type == TypeWhereabouts {
+	if k.Type != TypeHostLocal {
 		for _, r := range k.ranges() {
 			add(r.Range, r.First, r.Last, r.Exclude)
 		}
-	} else {
+	}
+	if k.Type != TypeWhereabouts {
 		if k.Subnet != "" {
 			add(k.Subnet, k.hostLocalRange.First, k.hostLocalRange.Last, nil)
 		}

@@ -28,6 +28,9 @@ func TestOfOtherPrograms(t *testing.T) {
 		{`{"type":"host-local","subnet":"10.0.0.0/24","rangeStart":"10.0.0.9","range":"x","comment":""}`, "10.0.0.9-10.0.0.255", "", "range"},
 		{`{"type":"host-local","ranges":[[{"subnet":"10.0.0.0/24","rangeEnd":"10.0.0.9","x":1}],[{"subnet":"10.0.1.0/31"}]]}`, "10.0.0.0-10.0.0.9,10.0.1.0-10.0.1.1", "", "x"},
 
+		{`{"type":"tenure","mode":"local","subnet":"10.0.0.0/24","rangeStart":"10.0.0.9"}`, "10.0.0.9-10.0.0.255", "", ""},
+		{`{"type":"tenure","mode":"local","range":"10.0.0.0/24","range_end":"10.0.0.9"}`, "10.0.0.0-10.0.0.9", "10.0.0.0-24", ""},
+
 		{`{"type":"whereabouts"}`, all, "", "ipam"},
 		{`{"type":"whereabouts","range":7}`, all, "", "ipam"},
 		{`{"type":"whereabouts","range":"10.0.0.0/33"}`, all, "", "ipam.range"},
@@ -70,6 +73,7 @@ func TestNoDefinitionVanishes(t *testing.T) {
 		{`{"type":"whereabouts","range":"10.0.0.0/24","exclud":["10.0.0.5/32"]}`, true},
 		{`{"type":"whereabouts","range":"10.1.0.0/24","exclud":["10.1.0.5/32"]}`, false},
 		{`{"type":"whereabouts","range":"10.0.0.0/33"}`, true},
+		{`{"type":"tenure","mode":"local","range":"10.0.0.0/24"}`, true},
 		{`{"type":"tenure","range":"10.0.0.0/24","exclud":["10.0.0.5/32"]}`, false},
 	} {
 		d := definition("d", tt.ipam)

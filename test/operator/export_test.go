@@ -43,7 +43,9 @@ func exportRefuses(t *testing.T) {
 	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: unique("pool")}, Spec: v1alpha1.IPPoolSpec{Domain: "refuses", Ranges: []v1alpha1.Range{{CIDR: "10.97.0.0/24"}}}}
 	create(t, p)
 	o.definition("by-name", fmt.Sprintf(`{"type":"tenure","pool":%q}`, p.Name))
-	o.exportRefuses("by-name", "definition "+o.ref("by-name")+" names a pool and no range: whereabouts needs a range")
+	o.exportRefuses("by-name", "definition "+o.ref("by-name")+" has no range that whereabouts reads: describe its addresses with range or ipRanges")
+	o.definition("local", `{"type":"tenure","mode":"local","subnet":"10.96.1.0/24"}`)
+	o.exportRefuses("local", "definition "+o.ref("local")+" has mode local: each node gives addresses of the segment by itself", "Delete these pods, write it for whereabouts by hand")
 	o.definition("lan", `{"type":"tenure","network_name":"refuses-too","range":"10.96.0.0/24"}`)
 	o.definition("fixed", `{"type":"static","addresses":[{"address":"10.96.0.7/24"}]}`)
 	o.exportRefuses("lan", "definition "+o.ref("fixed")+" names static")
