@@ -37,6 +37,10 @@ func cleanerOf(agent *appsv1.DaemonSet) (*appsv1.DaemonSet, error) {
 			return nil, fmt.Errorf("DaemonSet %s has no directory of the host for its volume %q: it is not known where on the nodes Tenure is", agent.Name, volume)
 		}
 	}
+	attach, moved, err := movedFiles(agent, at)
+	if err != nil {
+		return nil, err
+	}
 	// A cleaner says nothing to the API server.
 	pod.Volumes = slices.DeleteFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == tokenVolume })
 	mounts := slices.DeleteFunc(old.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == tokenVolume })
@@ -57,10 +61,10 @@ func cleanerOf(agent *appsv1.DaemonSet) (*appsv1.DaemonSet, error) {
 	pod.ServiceAccountName, pod.DeprecatedServiceAccount, pod.AutomountServiceAccountToken = "", "", &no
 	clean := old
 	clean.Name, clean.Env, clean.Ports, clean.VolumeMounts = "uninstall", nil, nil, mounts
-	clean.Args = []string{
+	clean.Args = append([]string{
 		"uninstall", "--bin=" + at["plugins"], "--state=" + at["state"], "--run=" + at["run"],
-		"--attach-state=" + filepath.Join(at["cni-state"], "tenure-attach"), "--conf=" + filepath.Join(conf, confName(old.Args)),
-	}
+		"--attach-state=" + attach, "--conf=" + filepath.Join(conf, confName(old.Args)),
+	}, moved...)
 	clean.LivenessProbe, clean.ReadinessProbe, clean.SecurityContext = nil, nil, install.SecurityContext
 	hold := clean
 	hold.Name, hold.Args, hold.VolumeMounts = "hold", []string{"uninstall", "--hold"}, nil
@@ -85,6 +89,29 @@ func cleanerOf(agent *appsv1.DaemonSet) (*appsv1.DaemonSet, error) {
 		cleaner.Annotations = map[string]string{releaseAnnotation: release}
 	}
 	return cleaner, nil
+}
+
+// movedFiles returns the directory of tenure-attach, and the flags by which the agent was told to
+// have its files elsewhere than is usual in the directories at.
+func movedFiles(agent *appsv1.DaemonSet, at map[string]string) (attach string, flags []string, err error) {
+	attach = filepath.Join(at["cni-state"], "tenure-attach")
+	for _, f := range []struct{ name, usual string }{
+		{"--attach-state", attach},
+		{"--store", filepath.Join(at["state"], "agent", "store.db")}, {"--reports", filepath.Join(at["state"], "agent", "reports")},
+		{"--journal", filepath.Join(at["state"], "journal")}, {"--socket", filepath.Join(at["run"], "agent.sock")},
+	} {
+		path, given := flagOf(agent.Spec.Template.Spec.Containers[0].Args, f.name)
+		switch {
+		case !given || path == f.usual:
+		case onHost(agent, path) == "":
+			return "", nil, fmt.Errorf("DaemonSet %s has %s=%s, which is in no directory of the host: it is not known where on the nodes that is", agent.Name, f.name, path)
+		case f.name == "--attach-state":
+			attach = path
+		default:
+			flags = append(flags, f.name+"="+path)
+		}
+	}
+	return attach, flags, nil
 }
 
 // attaches reports whether an agent keeps a configuration of tenure-attach's.
@@ -133,6 +160,26 @@ func hostPath(agent *appsv1.DaemonSet, volume string) string {
 		}
 	}
 	return ""
+}
+
+// onHost returns where on the host a path in the containers of a DaemonSet is, empty if that is in
+// no directory of the host.
+func onHost(set *appsv1.DaemonSet, path string) (on string) {
+	longest := ""
+	pod := set.Spec.Template.Spec
+	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
+		for _, m := range c.VolumeMounts {
+			below, err := filepath.Rel(m.MountPath, path)
+			if err != nil || !filepath.IsLocal(below) || len(m.MountPath) < len(longest) {
+				continue
+			}
+			longest, on = m.MountPath, ""
+			if dir := hostPath(set, m.Name); dir != "" {
+				on = filepath.Join(dir, m.SubPath, below)
+			}
+		}
+	}
+	return on
 }
 
 // cleaning is how far the cleaning of the nodes is.
@@ -215,14 +262,29 @@ func obstacle(p *corev1.Pod) (why string) {
 
 // later says how nodes are cleaned that could not be.
 func later(cleaner *appsv1.DaemonSet) string {
-	conf, _ := flagOf(cleaner.Spec.Template.Spec.InitContainers[0].Args, "--conf")
+	args := cleaner.Spec.Template.Spec.InitContainers[0].Args
+	conf, _ := flagOf(args, "--conf")
+	attach, _ := flagOf(args, "--attach-state")
 	on := func(volume, name string) string { return filepath.Join(hostPath(cleaner, volume), name) }
-	return strings.Join([]string{
-		"With the configuration of tenure-attach no new pod starts on such a node before it is clean. When it is back, install\n" +
-			"Tenure again as it was and uninstall it, or run there, when the agent has ended:\n\n    rm -rf",
-		on("cni-conf", filepath.Base(conf)), on("plugins", "tenure"), on("plugins", "tenure-attach"), on("state", "agent"), on("state", "journal"),
-		on("run", "agent.sock*"), on("cni-state", "tenure-attach/*"),
-	}, " ") + "\n"
+	// moved is where a file is that the flag may name, else the usual one.
+	moved := func(flag, usual string) string {
+		if path, ok := flagOf(args, flag); ok {
+			return onHost(cleaner, path)
+		}
+		return usual
+	}
+	remove := []string{
+		on("cni-conf", filepath.Base(conf)), on("plugins", "tenure"), on("plugins", "tenure-attach"), on("state", "agent"),
+		moved("--journal", on("state", "journal")), moved("--socket", on("run", "agent.sock")) + "*", filepath.Join(onHost(cleaner, attach), "*"),
+	}
+	if store := moved("--store", ""); store != "" {
+		remove = append(remove, store+"*", filepath.Join(filepath.Dir(store), "reports"), filepath.Join(filepath.Dir(store), "cni-conf.json"))
+	}
+	if reports := moved("--reports", ""); reports != "" {
+		remove = append(remove, reports)
+	}
+	return "With the configuration of tenure-attach no new pod starts on such a node before it is clean. When it is back, install\n" +
+		"Tenure again as it was and uninstall it, or run there, when the agent has ended:\n\n    rm -rf " + strings.Join(remove, " ") + "\n"
 }
 
 // rest says what removes the rest of Tenure from the cluster that this was about. A cleaner tells

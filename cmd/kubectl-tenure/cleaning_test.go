@@ -100,6 +100,34 @@ func TestCleaner(t *testing.T) {
 	}
 }
 
+// TestCleanerOfMovedFiles: the cleaner is told every path that the agent was told, and people where
+// that is on the host.
+func TestCleanerOfMovedFiles(t *testing.T) {
+	moved := []string{"--store=/data/tenured.db", "--journal", "/data/late", "--socket=/run/tenure/s", "--reports=/data/told", "--attach-state=/data/attach"}
+	agent := agentSet(t, moved...)
+	if _, err := cleanerOf(agent); err == nil || !strings.Contains(err.Error(), "=/data/attach, which is in no directory of the host") {
+		t.Errorf("%v; want it refused", err)
+	}
+	pod := &agent.Spec.Template.Spec
+	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/mnt/disk"}}})
+	pod.Containers[0].VolumeMounts = append(pod.Containers[0].VolumeMounts, corev1.VolumeMount{Name: "data", MountPath: "/data"})
+	cleaner, err := cleanerOf(agent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := cleaner.Spec.Template.Spec.InitContainers[0].Args
+	for _, want := range []string{"--store=/data/tenured.db", "--journal=/data/late", "--socket=/run/tenure/s", "--reports=/data/told", "--attach-state=/data/attach"} {
+		if !slices.Contains(args, want) {
+			t.Errorf("it runs %q; want %s", args, want)
+		}
+	}
+	for _, want := range []string{"/mnt/disk/tenured.db*", "/mnt/disk/late", "/run/tenure/s*", "/mnt/disk/told", "/mnt/disk/attach/*"} {
+		if !slices.Contains(strings.Fields(later(cleaner)), want) {
+			t.Errorf("of nodes that were not cleaned it says %q; want %s", later(cleaner), want)
+		}
+	}
+}
+
 // TestCleanerOfMovedDirectories: where the host's directory alone has been moved, the cleaner looks
 // where it is mounted, and a person is told the host's.
 func TestCleanerOfMovedDirectories(t *testing.T) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"github.com/tenure-ipam/tenure/attach/plan"
 	"github.com/tenure-ipam/tenure/attach/ready"
 	"github.com/tenure-ipam/tenure/ipam/atomicfile"
+	"github.com/tenure-ipam/tenure/ipam/netns"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 )
 
@@ -35,7 +37,9 @@ Flags:
 type node struct {
 	bin, conf            string // the plugins' directory; the configuration's file
 	state, run, cniState string
-	force                bool
+	// What the agent was told to have elsewhere than in state and run; empty: it was not.
+	store, journal, socket, reports string
+	force                           bool
 }
 
 // uninstall reads the flags and cleans the node, or waits until ctx ends where that is
@@ -50,6 +54,10 @@ func uninstall(ctx context.Context, args []string, out, stderr io.Writer) error 
 	flags.StringVar(&n.conf, "conf", filepath.Join(r.Dir, r.Name), "path of the configuration that the agent keeps for the runtime")
 	flags.StringVar(&n.state, "state", "/var/lib/tenure", "the agent's directory, with its store and the plugin's journal")
 	flags.StringVar(&n.run, "run", "/run/tenure", "the directory of the agent's socket")
+	flags.StringVar(&n.store, "store", "", "the agent's --store (default: agent/store.db in --state)")
+	flags.StringVar(&n.journal, "journal", "", "the agent's --journal (default: journal in --state)")
+	flags.StringVar(&n.socket, "socket", "", "the agent's --socket (default: agent.sock in --run)")
+	flags.StringVar(&n.reports, "reports", "", "the agent's --reports (default: reports beside the store)")
 	flags.StringVar(&n.cniState, "attach-state", plan.DefaultStateDir, "tenure-attach's stateDir")
 	flags.BoolVar(&n.force, "force", false, "whatever pods the node has, if its agent has ended: their interfaces stay until they end, and are not torn down then")
 	hold := flags.Bool("hold", false, "do nothing, until stopped: what a DaemonSet runs when the node is clean")
@@ -115,7 +123,7 @@ func (n node) users() (users []string, err error) {
 		return nil, err
 	}
 	for _, e := range entries {
-		if len(e.Plan.Steps) > 1 && exists(e.Netns) {
+		if len(e.Plan.Steps) > 1 && !netns.SurelyAbsent(e.Netns, netns.SeesHost()) {
 			users = append(users, fmt.Sprintf("%s/%s (%d networks)", e.Plan.Pod.Namespace, e.Plan.Pod.Name, len(e.Plan.Steps)))
 		}
 	}
@@ -125,7 +133,7 @@ func (n node) users() (users []string, err error) {
 // storeUsers returns those of users that the agent's store has; none where there is no
 // store.
 func (n node) storeUsers() (users []string, err error) {
-	path := filepath.Join(n.state, "agent", "store.db")
+	path := cmp.Or(n.store, filepath.Join(n.state, "agent", "store.db"))
 	if !exists(path) {
 		return nil, nil
 	}
@@ -138,7 +146,7 @@ func (n node) storeUsers() (users []string, err error) {
 			if err != nil {
 				return err
 			}
-			if exists(a.Netns) {
+			if !netns.SurelyAbsent(a.Netns, netns.SeesHost()) {
 				users = append(users, fmt.Sprintf("%s %s (%s)", a.Pod, a.IfName, a.Network))
 			}
 		}
@@ -189,9 +197,18 @@ func (n node) removeConfiguration(out io.Writer) error {
 // removeState removes what Tenure has in the directories. They are mounted here, and stay; what
 // else is in them may be anybody's, who has put the state on a disk with other things.
 func (n node) removeState(out io.Writer) error {
-	for _, pattern := range []string{
-		filepath.Join(n.state, "agent"), filepath.Join(n.state, "journal"), filepath.Join(n.run, "agent.sock*"), filepath.Join(n.cniState, "*"),
-	} {
+	patterns := []string{
+		filepath.Join(n.state, "agent"), cmp.Or(n.journal, filepath.Join(n.state, "journal")),
+		cmp.Or(n.socket, filepath.Join(n.run, "agent.sock")) + "*", filepath.Join(n.cniState, "*"),
+	}
+	if n.store != "" { // the files that the agent has beside it
+		dir := filepath.Dir(n.store)
+		patterns = append(patterns, n.store+"*", filepath.Join(dir, "reports"), filepath.Join(dir, "cni-conf.json"))
+	}
+	if n.reports != "" {
+		patterns = append(patterns, n.reports)
+	}
+	for _, pattern := range patterns {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
 			return err

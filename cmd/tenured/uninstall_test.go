@@ -11,6 +11,7 @@ import (
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/attach/journal"
 	"github.com/tenure-ipam/tenure/attach/plan"
+	"github.com/tenure-ipam/tenure/ipam/netns"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -72,7 +73,13 @@ const others = "bin/bridge cni/networks/pods/10.0.0.1 conf/10-pods.conflist run/
 // path.
 func attachment(t *testing.T, dir, netns string) *store.Store {
 	t.Helper()
-	s, err := store.Open(filepath.Join(dir, "state/agent/store.db"), store.Options{})
+	return attachmentAt(t, filepath.Join(dir, "state/agent/store.db"), netns)
+}
+
+// attachmentAt does so with the store at a path.
+func attachmentAt(t *testing.T, path, netns string) *store.Store {
+	t.Helper()
+	s, err := store.Open(path, store.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,6 +159,50 @@ func TestUninstallRefuses(t *testing.T) {
 			}
 			if left := strings.Join(files(t, dir), " "); left != others {
 				t.Errorf("left are %s; want what is others', %s", left, others)
+			}
+		})
+	}
+}
+
+// TestUninstallOfMovedFiles: where the agent was told other paths, the pods in its store count, and
+// its files go, and nothing beside them.
+func TestUninstallOfMovedFiles(t *testing.T) {
+	dir, flags := installed(t)
+	in := func(name string) string { return filepath.Join(dir, name) }
+	moved := append(flags, "--store", in("disk/tenured.db"), "--journal", in("disk/late"), "--socket", in("disk/s"), "--reports", in("disk/told"))
+	for _, name := range []string{"disk/late/x", "disk/s.lock", "disk/told/x", "disk/cni-conf.json", "disk/tenured.db.damaged-1", "disk/other"} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(in(name)), 0o755), os.WriteFile(in(name), nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := attachmentAt(t, in("disk/tenured.db"), in("bin")).Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := call(t, moved...); err == nil || !strings.Contains(err.Error(), "shop/web net1 (lan)") {
+		t.Errorf("got %v; want it refused for the pod in the store", err)
+	}
+	said, err := call(t, append(moved, "--force")...)
+	if err != nil {
+		t.Fatalf("%v after\n%s", err, said)
+	}
+	if left := strings.Join(files(t, in("disk")), " "); left != "other" {
+		t.Errorf("left are %q; want what is another's", left)
+	}
+}
+
+// TestUninstallDoesNotTakeUnseenForGone: a network namespace that a container cannot see, as that
+// of a process, or one in a directory that is not mounted, may be there.
+func TestUninstallDoesNotTakeUnseenForGone(t *testing.T) {
+	for name, path := range map[string]string{"a process's": "/proc/4194399/ns/net", "in a directory that is not there": "/no/such/netns/x", "none is known": ""} {
+		t.Run(name, func(t *testing.T) {
+			dir, flags := installed(t)
+			if err := attachment(t, dir, path).Close(); err != nil {
+				t.Fatal(err)
+			}
+			_, err := call(t, flags...)
+			refused := err != nil && strings.Contains(err.Error(), "shop/web net1 (lan)")
+			if want := !strings.HasPrefix(path, "/proc/") || !netns.SeesHost(); refused != want {
+				t.Errorf("%v; want it refused: %v", err, want)
 			}
 		})
 	}

@@ -22,15 +22,28 @@ func SeesHost() bool {
 	return err == nil && link == hostPIDs
 }
 
+// seesPath reports whether this process sees at path what the host does: not that of a process of
+// a namespace that is not the host's (see [SeesHost]), nor one whose directory is missing here.
+func seesPath(path string, seesHost bool) bool {
+	if strings.HasPrefix(path, "/proc/") {
+		return seesHost
+	}
+	_, err := os.Stat(filepath.Dir(path))
+	return path != "" && err == nil
+}
+
+// SurelyAbsent reports whether there is no namespace at path, for a process that may see less than
+// the host does: what it cannot see as the host does may be there.
+func SurelyAbsent(path string, seesHost bool) bool {
+	_, err := os.Lstat(path)
+	return seesPath(path, seesHost) && errors.Is(err, os.ErrNotExist)
+}
+
 // SurelyGone is Gone for a process that may see less than the host does. What it cannot see as the
-// host does is not gone: a path whose directory is missing here, a process of a namespace that is
-// not the host's (see [SeesHost]), or a file in place of a namespace, as a mount that has not been
+// host does is not gone, nor is a file in place of a namespace, as a mount that has not been
 // propagated leaves it.
 func SurelyGone(path, id string, seesHost bool) bool {
-	if strings.HasPrefix(path, "/proc/") {
-		return seesHost && Gone(path, id)
-	}
-	if _, err := os.Stat(filepath.Dir(path)); err != nil {
+	if !seesPath(path, seesHost) {
 		return false
 	}
 	var fs syscall.Statfs_t
