@@ -51,6 +51,11 @@ func FuzzResult(f *testing.F) {
 			t.Fatalf("%s was accepted, and does not read again: %v", text, err)
 		}
 		_ = verify(step, full, "") // either is right
+		if both, err := After(full, result); err != nil {
+			t.Fatalf("after itself: %v", err)
+		} else if _, err := cniresult.Text(both); err != nil {
+			t.Fatalf("text of it after itself: %v", err)
+		}
 		if _, err := json.Marshal(npwg.StatusOf(npwg.Attachment{Name: "n", DefaultRoute: &gateways}, plain(full))); err != nil {
 			t.Fatalf("status: %v", err)
 		}
