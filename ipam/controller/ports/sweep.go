@@ -2,6 +2,7 @@ package ports
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -16,6 +18,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/vif"
 	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/controller/neutron"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -87,8 +90,7 @@ func (p *Ports) sweep(ctx context.Context, last findings) (found findings, err e
 	}
 	found = compare(ours, with)
 	p.noteLost(found, last, with)
-	p.noteSurplus(found, last)
-	return found, p.deleteOrphans(ctx, found, last)
+	return found, errors.Join(p.noteSurplus(ctx, found, last, with), p.deleteOrphans(ctx, found, last))
 }
 
 // A claimWithPort is a claim that has been told of its port.
@@ -183,17 +185,49 @@ func (p *Ports) noteLost(found, last findings, with map[protocol.UID]*claimWithP
 	}
 }
 
-// noteSurplus has the ports deleted that were too many twice. A claim that asks for its port
-// decides itself which stays.
-func (p *Ports) noteSurplus(found, last findings) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// noteSurplus has the ports deleted that were too many twice, and are by what the API server says
+// of their claim now. A claim that asks for its port decides itself which stays.
+func (p *Ports) noteSurplus(ctx context.Context, found, last findings, with map[protocol.UID]*claimWithPort) error {
 	for id, uid := range found.surplus {
-		if last.surplus[id] == uid && p.entries[uid] == nil {
+		if last.surplus[id] != uid {
+			continue
+		}
+		told, err := p.toldNow(ctx, uid, with[uid].key)
+		switch {
+		case err != nil:
+			return err
+		case told == "" || told == id:
+			continue
+		}
+		p.mu.Lock()
+		if p.entries[uid] == nil {
 			p.surplus[id] = uid
 			p.signal()
 		}
+		p.mu.Unlock()
 	}
+	return nil
+}
+
+// toldNow returns the ID of the port that a claim tells at the API server; empty: none, or the claim
+// is gone.
+func (p *Ports) toldNow(ctx context.Context, uid protocol.UID, key grants.ClaimKey) (string, error) {
+	var o metav1.PartialObjectMetadata
+	o.SetGroupVersionKind(ipamclaims.SchemeGroupVersion.WithKind("IPAMClaim"))
+	err := kube.Call(ctx, func(ctx context.Context) error {
+		return p.Live.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, &o)
+	})
+	switch {
+	case apierrors.IsNotFound(err) || err == nil && protocol.UID(o.UID) != uid:
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("read claim %s/%s: %w", key.Namespace, key.Name, err)
+	}
+	port, err := vif.ParsePort(o.Annotations[vif.AnnotationPort])
+	if err != nil {
+		return "", nil //nolint:nilerr // it is written anew
+	}
+	return port.ID, nil
 }
 
 // deleteOrphans has the ports deleted that had no claim twice: none by a live list, either, and

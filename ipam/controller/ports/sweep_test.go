@@ -1,10 +1,12 @@
 package ports
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/tenure-ipam/tenure/api/vif"
 	"github.com/tenure-ipam/tenure/ipam/controller/neutron"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
 // TestShown: what a claim was told of its port counts if Neutron shows that port as the claim's,
@@ -69,6 +71,34 @@ func TestToldOfAnother(t *testing.T) {
 		}
 		if p.Lost("ua") != lost {
 			t.Errorf("told %s: lost is %t; want %t", told, p.Lost("ua"), lost)
+		}
+	}
+}
+
+// TestSurplusIsReadLive: a port too many goes by what the API server says of its claim, and not by
+// a cache that is behind: by that, a port would go that the claim has by now.
+func TestSurplusIsReadLive(t *testing.T) {
+	tells := func(id string) string { return `{"id":"` + id + `","mac":"` + macA + `","network":"net","subnets":["sub"]}` }
+	for live, want := range map[string]map[string]protocol.UID{"a": {"b": "ua"}, "b": {}, "": {}, "gone": {}} {
+		c := &cloud{ours: []neutron.Port{ourPort("a", "ua", "10.9.0.5", macA), ourPort("b", "ua", "10.9.0.6", macB)}}
+		p, _ := newPorts(t, c, claimOf("ua", "10.9.0.5/24", tells("a")))
+		switch live {
+		case "":
+			_, p.Live = newPorts(t, c, claimOf("ua", "10.9.0.5/24", ""))
+		case "gone":
+			_, p.Live = newPorts(t, c)
+		default:
+			_, p.Live = newPorts(t, c, claimOf("ua", "10.9.0.5/24", tells(live)))
+		}
+		found := findings{}
+		for range 2 {
+			var err error
+			if found, err = p.sweep(t.Context(), found); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !maps.Equal(p.surplus, want) {
+			t.Errorf("the claim tells %q: too many are %v; want %v", live, p.surplus, want)
 		}
 	}
 }
