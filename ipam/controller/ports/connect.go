@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/ipam/controller/neutron"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 )
 
 // Cloud is how Neutron is reached: by a clouds.yaml, which is read again when it has changed.
@@ -39,6 +40,9 @@ func (c *Cloud) connect(ctx context.Context) (*neutron.Client, error) {
 	if c.File == "" {
 		return nil, errors.New("the controller has no credentials for Neutron: start it with --neutron-clouds (Helm: neutron.cloudsSecret)")
 	}
+	if err := c.findCluster(ctx); err != nil {
+		return nil, err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	text, err := os.ReadFile(c.File)
@@ -48,13 +52,6 @@ func (c *Cloud) connect(ctx context.Context) (*neutron.Client, error) {
 	if c.client != nil && bytes.Equal(text, c.text) {
 		return c.client, nil
 	}
-	if c.cluster == "" {
-		var system corev1.Namespace
-		if err := c.Live.Get(ctx, client.ObjectKey{Name: "kube-system"}, &system); err != nil {
-			return nil, fmt.Errorf("read the cluster's UID, by which its ports are known: %w", err)
-		}
-		c.cluster = string(system.UID)
-	}
 	cfg := neutron.DefaultConfig()
 	cfg.Clouds, cfg.Cloud, cfg.Cluster = text, c.Name, c.cluster
 	made, err := neutron.New(cfg)
@@ -63,4 +60,26 @@ func (c *Cloud) connect(ctx context.Context) (*neutron.Client, error) {
 	}
 	c.client, c.text = made, text
 	return made, nil
+}
+
+// findCluster reads the cluster's UID if it is not known. Several may do so at once: the lock is
+// not held while the API server is asked.
+func (c *Cloud) findCluster(ctx context.Context) error {
+	c.mu.Lock()
+	known := c.cluster != ""
+	c.mu.Unlock()
+	if known {
+		return nil
+	}
+	var system corev1.Namespace
+	err := kube.Call(ctx, func(ctx context.Context) error {
+		return c.Live.Get(ctx, client.ObjectKey{Name: "kube-system"}, &system)
+	})
+	if err != nil {
+		return fmt.Errorf("read the cluster's UID, by which its ports are known: %w", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cluster = string(system.UID)
+	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/api/vif"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 )
 
 // sweeps deletes subnets of Neutron that were made for definitions which were gone before their
@@ -83,6 +84,8 @@ func (r *Subnets) sweep(ctx context.Context, last map[string]bool) (unused map[s
 // needed returns the keys of subnets that a definition describes, or a pool consists of. A
 // definition that cannot be read may describe one.
 func needed(ctx context.Context, from client.Reader) (map[string]bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, kube.ListTimeout)
+	defer cancel()
 	var definitions nad.NetworkAttachmentDefinitionList
 	if err := from.List(ctx, &definitions, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list definitions: %w", err)

@@ -209,8 +209,8 @@ func (p *Ports) noteSurplus(ctx context.Context, found, last findings, with map[
 	return nil
 }
 
-// toldNow returns the ID of the port that a claim tells at the API server; empty: none, or the claim
-// is gone.
+// toldNow returns the ID of the port that a claim tells at the API server; empty: none, or the
+// claim is gone.
 func (p *Ports) toldNow(ctx context.Context, uid protocol.UID, key grants.ClaimKey) (string, error) {
 	var o metav1.PartialObjectMetadata
 	o.SetGroupVersionKind(ipamclaims.SchemeGroupVersion.WithKind("IPAMClaim"))
@@ -247,7 +247,10 @@ func (p *Ports) deleteOrphans(ctx context.Context, found, last findings) error {
 	for more := ""; ; {
 		list := metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(ipamclaims.SchemeGroupVersion.WithKind("IPAMClaimList"))
-		if err := p.Live.List(ctx, &list, client.Limit(1000), client.Continue(more)); err != nil {
+		err := kube.Call(ctx, func(ctx context.Context) error {
+			return p.Live.List(ctx, &list, client.Limit(1000), client.Continue(more))
+		})
+		if err != nil {
 			return fmt.Errorf("list claims: %w", err)
 		}
 		for i := range list.Items {

@@ -78,7 +78,9 @@ func TestToldOfAnother(t *testing.T) {
 // TestSurplusIsReadLive: a port too many goes by what the API server says of its claim, and not by
 // a cache that is behind: by that, a port would go that the claim has by now.
 func TestSurplusIsReadLive(t *testing.T) {
-	tells := func(id string) string { return `{"id":"` + id + `","mac":"` + macA + `","network":"net","subnets":["sub"]}` }
+	tells := func(id string) string {
+		return `{"id":"` + id + `","mac":"` + macA + `","network":"net","subnets":["sub"]}`
+	}
 	for live, want := range map[string]map[string]protocol.UID{"a": {"b": "ua"}, "b": {}, "": {}, "gone": {}} {
 		c := &cloud{ours: []neutron.Port{ourPort("a", "ua", "10.9.0.5", macA), ourPort("b", "ua", "10.9.0.6", macB)}}
 		p, _ := newPorts(t, c, claimOf("ua", "10.9.0.5/24", tells("a")))
