@@ -59,6 +59,14 @@ func TestStolenControllerCredentials(t *testing.T) {
 		{"clear a grant", func() error {
 			return i.patch(named("IPLease", "", leaseNames["shared"]), `{spec: {turn: 3, grants: []}}`)
 		}, ""},
+		{"open a pool to everybody", func() error { return i.patch(named("IPPool", "", "by-verb"), `{spec: {access: null}}`) }, ""},
+		{"close it again", func() error { return i.patch(named("IPPool", "", "by-verb"), `{spec: {access: RBAC}}`) }, ""},
+		{"delete a lease", func() error {
+			return i.Delete(ctx, named("IPLease", "", leaseNames["granted"]), client.DryRunAll)
+		}, ""},
+		{"write a definition that nodes attach PodNetworks by", func() error {
+			return i.create(`{apiVersion: k8s.cni.cncf.io/v1, kind: NetworkAttachmentDefinition, metadata: {name: x, namespace: tenure-system}}`)
+		}, ""},
 	})
 	i.breakIn(t, []attempt{
 		{"change a claim", func() error { return i.patch(claim(), `{spec: {network: x}}`) }, "its owners and its port alone"},
