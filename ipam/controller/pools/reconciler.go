@@ -100,15 +100,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 		return reconcile.Result{}, fmt.Errorf("read pool %s: %w", req.Name, err)
 	}
-	s, err := r.look(ctx, &pool)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
 	if pool.Spec.Domain != "" {
 		// What decides whether pools of one domain may be open is read of all of
 		// them: no other may be opened between the reading and the writing.
 		r.domains.Lock()
 		defer r.domains.Unlock()
+	}
+	s, err := r.look(ctx, &pool)
+	if err != nil {
+		return reconcile.Result{}, err
 	}
 	p := decide(s)
 	if p.readLive {
