@@ -2,12 +2,14 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/tenure-ipam/tenure/ipam/foreign"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
 // comparison compares what pods show of one segment with what the other IPAM has recorded.
@@ -16,6 +18,8 @@ type comparison struct {
 	group []foreign.Definition
 	// mine are the segment's definitions, and old those that name the other IPAM still.
 	mine, old map[string]bool
+	// given is on which nodes host-local may have given an address, to which of their pods.
+	given map[netip.Addr]map[protocol.NodeName]string
 	// shown is which pods show an address, and recorded for which pods it is recorded.
 	shown, recorded map[netip.Addr][]string
 	pods            map[string]*foreign.Pod
@@ -33,7 +37,7 @@ func (s *moveSegment) compare(seen foreignState, group []foreign.Definition, fro
 	}
 	c := comparison{
 		seen: seen, group: group, mine: map[string]bool{}, old: map[string]bool{},
-		shown: map[netip.Addr][]string{}, recorded: map[netip.Addr][]string{}, pods: map[string]*foreign.Pod{},
+		given: map[netip.Addr]map[protocol.NodeName]string{}, shown: map[netip.Addr][]string{}, recorded: map[netip.Addr][]string{}, pods: map[string]*foreign.Pod{},
 	}
 	for _, d := range group {
 		c.mine[d.String()], c.old[d.String()] = true, slices.Contains(s.Switch, d.String())
@@ -51,6 +55,10 @@ func (s *moveSegment) compare(seen foreignState, group []foreign.Definition, fro
 			}
 		}
 		c.findUnrecorded()
+	}
+	if same := c.ofEachNode(); from == foreign.TypeHostLocal && len(s.Switch) > 0 && len(same) > 0 {
+		s.InTheWay = append(s.InTheWay, fmt.Sprintf("host-local gives the same addresses on every node: %s. If each node has a network of its own, such as a bridge, this cannot become one pool: "+
+			"leave it with host-local. If the nodes share one wire, delete all but one of the pods that have one address, and call again", some(same, 3)))
 	}
 	c.findShared()
 	c.findGateways()
@@ -86,6 +94,12 @@ func (c *comparison) pod(p *foreign.Pod) (has int) {
 		}
 		for _, a := range show.Addrs {
 			c.shown[a] = append(c.shown[a], p.String())
+			if c.hostLocal(show.Definition) {
+				if c.given[a] == nil {
+					c.given[a] = map[protocol.NodeName]string{}
+				}
+				c.given[a][p.Node] = p.String()
+			}
 		}
 		if c.old[show.Definition] {
 			has += len(show.Addrs)
@@ -161,12 +175,36 @@ func (c *comparison) findUnrecorded() {
 	}
 }
 
+// hostLocal reports whether a definition of the segment is in host-local's form.
+func (c *comparison) hostLocal(definition string) bool {
+	return slices.ContainsFunc(c.group, func(d foreign.Definition) bool { return d.HostLocal && d.String() == definition })
+}
+
+// ofEachNode says which addresses host-local has given on several nodes, in their order.
+func (c *comparison) ofEachNode() (same []string) {
+	for _, a := range slices.SortedFunc(maps.Keys(c.given), netip.Addr.Compare) {
+		if len(c.given[a]) < 2 {
+			continue
+		}
+		var pods []string
+		for _, node := range slices.Sorted(maps.Keys(c.given[a])) {
+			pods = append(pods, fmt.Sprintf("pod %s on node %s", c.given[a][node], node))
+		}
+		same = append(same, fmt.Sprintf("%v to %s", a, strings.Join(pods, " and to ")))
+	}
+	return same
+}
+
 // findShared finds addresses that more than one pod has.
 func (c *comparison) findShared() {
 	for a, pods := range c.shown {
-		if len(pods) > 1 {
-			slices.Sort(pods)
-			c.find("%v is shown by several running pods: %s. It is taken from none of them: delete all but one", a, strings.Join(slices.Compact(pods), ", "))
+		slices.Sort(pods)
+		switch pods = slices.Compact(pods); {
+		case len(pods) < 2:
+		case len(c.given[a]) == len(pods):
+			c.find("%v is shown by pods on several nodes: %s. host-local gives the same addresses on every node: delete all but one if the nodes share one wire, and none if each has a network of its own", a, strings.Join(pods, ", "))
+		default:
+			c.find("%v is shown by several running pods: %s. It is taken from none of them: delete all but one", a, strings.Join(pods, ", "))
 		}
 	}
 	for a, pods := range c.recorded {

@@ -290,3 +290,41 @@ func TestLocalMode(t *testing.T) {
 		t.Errorf("alone it is a segment of an import: %+v", report.Segments)
 	}
 }
+
+// TestSameOnEveryNode: what host-local has given on two nodes keeps the network from becoming one
+// pool, and the report does not simply say that a pod is to be deleted.
+func TestSameOnEveryNode(t *testing.T) {
+	pod := func(name, node string) foreign.Pod {
+		p := aPod(name, "ns/lan", "10.0.0.2")
+		p.Node = protocol.NodeName(node)
+		return p
+	}
+	const sub = `"subnet":"10.0.0.0/24"}`
+	for _, tt := range []struct {
+		name, ipam  string
+		nodes       []string
+		way, remark string
+	}{
+		{"two nodes", `{"type":"host-local",` + sub, []string{"a", "b"},
+			"host-local gives the same addresses on every node: 10.0.0.2 to pod ns/0 on node a and to pod ns/1 on node b. If each node has a network of its own, such as a bridge, this cannot become one pool: leave it with host-local", "none if each has a network of its own"},
+		{"two nodes, switched by hand", `{"type":"tenure",` + sub, []string{"a", "b"}, "", "none if each has a network of its own"},
+		{"one node", `{"type":"host-local",` + sub, []string{"a", "a"}, "", "It is taken from none of them: delete all but one"},
+		{"one pod", `{"type":"host-local",` + sub, []string{"a"}, "", ""},
+	} {
+		seen := foreignState{definitions: []foreign.Definition{aDefinition("lan", tt.ipam)}}
+		for i, node := range tt.nodes {
+			seen.pods = append(seen.pods, pod(string(rune('0'+i)), node))
+		}
+		report := segmentsOf(seen, "host-local", "tenure")
+		if len(report.Segments) != 1 {
+			t.Fatalf("%s: segments %+v", tt.name, report.Segments)
+		}
+		s := report.Segments[0]
+		if got := strings.Join(s.InTheWay, "; "); (got != "") != (tt.way != "") || !strings.Contains(got, tt.way) {
+			t.Errorf("%s: in the way is %q; want %q", tt.name, got, tt.way)
+		}
+		if got := strings.Join(s.Findings, "; "); (got != "") != (tt.remark != "") || !strings.Contains(got, tt.remark) {
+			t.Errorf("%s: it notes %q; want %q", tt.name, got, tt.remark)
+		}
+	}
+}

@@ -23,6 +23,7 @@ import (
 	"github.com/tenure-ipam/tenure/attach/certificate"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/audit"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
+	"github.com/tenure-ipam/tenure/ipam/foreign"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -181,11 +182,12 @@ func (s *session) nodes(ctx context.Context) (nodes map[protocol.NodeName]protoc
 type knownNetworks struct {
 	byName       map[string][]networks.Network // of the CNI network
 	byDefinition map[string]networks.Network   // namespace/name
+	hostLocal    map[string]bool               // definitions in host-local's form
 }
 
 // networks reads the definitions.
 func (s *session) networks(ctx context.Context) (knownNetworks, error) {
-	k := knownNetworks{byName: map[string][]networks.Network{}, byDefinition: map[string]networks.Network{}}
+	k := knownNetworks{byName: map[string][]networks.Network{}, byDefinition: map[string]networks.Network{}, hostLocal: map[string]bool{}}
 	all, err := listAll(ctx, s.client, &nad.NetworkAttachmentDefinitionList{}, func(l *nad.NetworkAttachmentDefinitionList) []nad.NetworkAttachmentDefinition { return l.Items })
 	if err != nil {
 		return k, err
@@ -195,6 +197,7 @@ func (s *session) networks(ctx context.Context) (knownNetworks, error) {
 		n := networks.Read(all[i].Namespace, all[i].Name, all[i].CreationTimestamp.Time, all[i].Spec.Config).Place(pools)
 		k.byName[n.Name] = append(k.byName[n.Name], n)
 		k.byDefinition[n.String()] = n
+		k.hostLocal[n.String()] = foreign.ReadDefinition(all[i].Namespace, all[i].Name, all[i].Spec.Config, nil).HostLocal
 	}
 	return k, err
 }
@@ -243,7 +246,7 @@ func (k knownNetworks) pod(o *corev1.Pod) (audit.Pod, error) {
 		return p, nil //nolint:nilerr // anybody can have written it
 	}
 	for _, st := range status {
-		a := audit.Attachment{Interface: st.Interface, Pools: poolsOf(k.byDefinition[st.Name])}
+		a := audit.Attachment{Interface: st.Interface, Pools: poolsOf(k.byDefinition[st.Name]), HostLocal: k.hostLocal[st.Name]}
 		for _, ip := range st.IPs {
 			if addr, err := netip.ParseAddr(ip); err == nil {
 				a.Addrs = append(a.Addrs, addr)

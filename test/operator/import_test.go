@@ -200,19 +200,30 @@ func TestImportStartsWhatAnExportHasStopped(t *testing.T) {
 	}
 }
 
-// The nodes of host-local may have given one address each: nobody's is taken away.
+// The nodes of host-local may have given one address each: then its network is not moved. If it is
+// switched by hand, nobody's address is taken away, and nobody is told to delete a pod that may be
+// alone on its wire.
 func TestImportFromHostLocal(t *testing.T) {
 	o := newOld(t)
 	controller(t)
 	network := o.namespace + "-lan" // host-local keeps one range apart from another by the network's name
-	o.definition("lan", `{"type":"host-local","ranges":[[{"subnet":"10.95.0.0/28"}]]}`)
+	const ipam = `{"type":%q,"ranges":[[{"subnet":"10.95.0.0/28"}]]}`
+	lan := o.definition("lan", fmt.Sprintf(ipam, "host-local"))
 	o.runs("one", "nowhere", "lan", "10.95.0.2")
 	o.runs("two", "nowhere-else", "lan", "10.95.0.2")
 	o.runs("three", "nowhere", "lan", "10.95.0.3")
-	twins := "10.95.0.2 is shown by several running pods: " + o.ref("one") + ", " + o.ref("two")
-	says(t, tenure(t, 0, "import", "--from", "host-local"), twins)
-	says(t, tenure(t, 0, "import", "--from", "host-local", "--apply"), twins, "definition "+o.ref("lan")+" names Tenure",
-		"Definitions switched: 1. Pools: "+network, "2 pods have 2 addresses by host-local. They keep them until they end")
+	way := "host-local gives the same addresses on every node: 10.95.0.2 to pod " + o.ref("one") + " on node nowhere and to pod " + o.ref("two") + " on node nowhere-else. If each node has a network of its own"
+	says(t, tenure(t, 0, "import", "--from", "host-local"), "in the way "+way)
+	says(t, tenure(t, 1, "import", "--from", "host-local", "--apply"), "segment 10.95.0.0/28 stays as it is: "+way)
+	if got := o.ipamOf("lan"); got != "host-local" {
+		t.Fatalf("lan names %s; want it as it was", got)
+	}
+
+	lan.Spec.Config = strings.ReplaceAll(lan.Spec.Config, "host-local", "tenure")
+	if err := kc.Update(t.Context(), lan); err != nil {
+		t.Fatal(err)
+	}
+	says(t, tenure(t, 0, "import", "--from", "host-local", "--apply"), "Nothing is left to switch", "Definitions switched: 0. Pools: "+network, "2 pods have 2 addresses by host-local. They keep them until they end")
 	says(t, tenure(t, 0, "who", "10.95.0.2"), "which has it by another IPAM; kept for the pod")
 	p := &v1alpha1.IPPool{}
 	fleet.Eventually(t, 20*time.Second, func() error {
@@ -225,7 +236,11 @@ func TestImportFromHostLocal(t *testing.T) {
 		}
 		return nil
 	})
-	says(t, tenure(t, 0, "import", "--from", "host-local", "--apply"), "Nothing is left to switch", "Definitions switched: 0. Pools: "+network)
+	said := tenure(t, 0, "check", "--apart", "0")
+	says(t, said, "NOTE TwoOwners: ippool "+network+", address 10.95.0.2", "host-local gives the same addresses on every node", "no pod has to be deleted")
+	if strings.Contains(said, "delete one of the pods, and see") {
+		t.Errorf("it has a pod deleted: %s", said)
+	}
 }
 
 // Where an agent cannot read a dataDir of host-local's, it is not taken for empty: the pool names

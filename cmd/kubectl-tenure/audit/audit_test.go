@@ -3,6 +3,8 @@ package audit
 import (
 	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -167,5 +169,52 @@ func TestFaultyDefinitions(t *testing.T) {
 	found := Lasting(Look(s), Look(s), time.Hour)
 	if len(found) != 1 || found[0].Rule != DefinitionFaulty || found[0].Wrong || found[0].What != s.Faulty[0].Why {
 		t.Errorf("found %+v; want a note of ns/lan", found)
+	}
+}
+
+// TestSameOnEveryNode: an address that host-local may have given on two nodes is no proof that
+// anything is wrong. One that Tenure has given to a second pod is.
+func TestSameOnEveryNode(t *testing.T) {
+	addr := netip.MustParseAddr("10.0.0.5")
+	pod := func(node protocol.NodeName, hostLocal bool) Pod {
+		return Pod{
+			PodRef: protocol.PodRef{Namespace: "ns", Name: "on-" + string(node), UID: protocol.UID("on-" + node)}, Node: node,
+			Attachments: []Attachment{{Interface: "net1", Pools: []protocol.PoolName{"p"}, Addrs: []netip.Addr{addr}, HostLocal: hostLocal}},
+		}
+	}
+	kept := []protocol.Grant{{Addr: addr, To: protocol.Grantee{Kind: protocol.GranteePod, UID: "on-a", Namespace: "ns", Name: "on-a", Node: "a"}}}
+	claimed := []protocol.Grant{{Addr: addr, To: protocol.Grantee{Kind: protocol.GranteeClaim, UID: "c", Namespace: "ns", Name: "c"}}}
+	for _, tt := range []struct {
+		name      string
+		pods      []Pod
+		grants    []protocol.Grant
+		published []string
+		wrong     bool
+	}{
+		{"on two nodes, kept for one", []Pod{pod("a", true), pod("b", true)}, kept, nil, false},
+		{"of no network of host-local's", []Pod{pod("a", false), pod("b", false)}, kept, nil, true},
+		{"the second by Tenure", []Pod{pod("a", true), pod("b", true)}, kept, []string{"10.0.0.5 ns/on-b net1"}, true},
+		{"a claim's", []Pod{pod("a", true), pod("b", true)}, claimed, nil, true},
+	} {
+		s := State{
+			Pools: []Pool{{Pool: protocol.Pool{Meta: protocol.Meta{Name: "p", UID: "p"}}}},
+			Leases: []protocol.Lease{{
+				Meta: protocol.Meta{Name: "l"}, Pool: "p", PoolUID: "p", Block: netip.MustParsePrefix("10.0.0.0/28"), Holder: protocol.Holder{Node: "b"}, Store: "sb", Grants: tt.grants,
+				Published: protocol.Publication{Allocations: tt.published},
+			}},
+			Claims:        []Claim{{Claim: protocol.Claim{Meta: protocol.Meta{Name: "c", UID: "c"}, Namespace: "ns"}, Pools: []protocol.PoolName{"p"}}},
+			Pods:          tt.pods,
+			Nodes:         map[protocol.NodeName]protocol.Node{"a": {UID: "a"}, "b": {UID: "b"}},
+			Registrations: map[protocol.NodeName]protocol.Registration{"a": {Store: "sa"}, "b": {Store: "sb"}},
+		}
+		i := slices.IndexFunc(Look(s), func(f Finding) bool { return f.Rule == TwoOwners })
+		if i < 0 {
+			t.Errorf("%s: %+v; want TwoOwners", tt.name, Look(s))
+			continue
+		}
+		f := Look(s)[i]
+		if f.Wrong != tt.wrong || strings.Contains(f.Remedy, "no pod has to be deleted") == tt.wrong {
+			t.Errorf("%s: %+v; want it wrong: %v", tt.name, f, tt.wrong)
+		}
 	}
 }

@@ -206,7 +206,7 @@ func (l *look) pods() {
 		for _, a := range p.Attachments {
 			for _, addr := range a.Addrs {
 				if at, ok := l.placeOf(a.Pools, addr); ok {
-					l.podHas(p, a.Interface, at)
+					l.podHas(p, a, at)
 				}
 			}
 		}
@@ -229,20 +229,27 @@ func (l *look) pods() {
 	}
 }
 
-// podHas looks at one address that a pod's status shows.
-func (l *look) podHas(p *Pod, iface string, at place) {
-	leases, pod, doubtful := l.leasesAt(at), fmt.Sprintf("pod %s", p), l.doubtful(p.Node)
+// podHas looks at one address that a pod's status shows of an attachment.
+func (l *look) podHas(p *Pod, a Attachment, at place) {
+	iface, leases, pod, doubtful := a.Interface, l.leasesAt(at), fmt.Sprintf("pod %s", p), l.doubtful(p.Node)
+	var hostLocal protocol.NodeName
+	if a.HostLocal && !slices.ContainsFunc(leases, func(lease *protocol.Lease) bool { return hasPublished(lease, at.addr, p) }) {
+		hostLocal = p.Node
+	}
 	for _, lease := range leases {
 		if g, ok := lease.GrantOf(at.addr); ok {
 			key := l.granteeKey(p, iface, g.To.UID)
-			if g.To.Kind == protocol.GranteePod && slices.Contains([]protocol.UID{p.UID, p.MirrorOf}, g.To.UID) {
+			switch {
+			case g.To.Kind != protocol.GranteePod:
+				hostLocal = "" // of what Tenure has granted there is no second owner
+			case slices.Contains([]protocol.UID{p.UID, p.MirrorOf}, g.To.UID):
 				key = foreignKey(g.To.UID)
 			}
-			l.addOwner(at, owner{key, pod, doubtful})
+			l.addOwner(at, owner{key, pod, doubtful, hostLocal})
 			return
 		}
 	}
-	l.addOwner(at, owner{podKey(p.UID, iface), pod, doubtful})
+	l.addOwner(at, owner{podKey(p.UID, iface), pod, doubtful, hostLocal})
 	add, remedy := l.add, "delete the pod: its address may be given to another. If another IPAM gave it, before the network was Tenure's or beside it, the controller keeps it for the pod as soon as it has looked: the pool's conditions ForeignIPAM and Withheld say what it waits for"
 	switch pool := l.pools[at.pool]; {
 	case doubtful:
@@ -256,6 +263,13 @@ func (l *look) podHas(p *Pod, iface string, at place) {
 	case !slices.ContainsFunc(leases, func(lease *protocol.Lease) bool { return lease.Holder.Node == p.Node }):
 		add(PodNotBacked, pod, at, fmt.Sprintf("interface %s has it, on node %s, and lease %s of its block is held by %s", iface, p.Node, leases[0].Name, leases[0].Holder), remedy)
 	}
+}
+
+// hasPublished reports whether the node that holds a lease says that it has given a pod an address.
+func hasPublished(lease *protocol.Lease, a netip.Addr, p *Pod) bool {
+	return slices.ContainsFunc(lease.Published.Allocations, func(text string) bool {
+		return strings.HasPrefix(text, a.String()+" "+p.String()+" ")
+	})
 }
 
 // granteeKey returns the key of the owner of what is granted to a UID. If that serves the pod's

@@ -208,7 +208,7 @@ func (s seen) tellTwoOwners(st *v1alpha1.IPPoolStatus) {
 		for _, c := range s.foreign.Conflicts {
 			conflicts = append(conflicts, c.String())
 		}
-		add("OfTwoIPAMs", conflicts, "delete one of the pods of each: its new one gets another address")
+		add("OfTwoIPAMs", conflicts, "delete one of the pods of each: its new one gets another address; or, if host-local gave both and each node has a network of its own, write the definition for host-local again")
 	}
 	add(v1alpha1.ReasonPortTaken, s.stolen, "")
 	add(v1alpha1.ReasonRouterTaken, s.routed, "delete the pod, or the claim, that has it: the next one gets another address; or name another gateway")
