@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/api/vif"
 )
 
 const uninstallHelp = `Takes Tenure off the nodes, and then says which command of Helm's or kubectl's removes the rest.
@@ -342,7 +344,8 @@ func (u *uninstall) forget(ctx context.Context) error {
 }
 
 // deletePools deletes the pools without the controller, which has ended: it takes their finalizers
-// off itself. A controller on a node that does not answer cannot put one on a deleted pool again.
+// off itself, and says what the controller would have deleted in Neutron. A controller on a node
+// that does not answer cannot put one on a deleted pool again.
 func (u *uninstall) deletePools(ctx context.Context) error {
 	pools, err := u.pools(ctx)
 	if err != nil {
@@ -355,8 +358,14 @@ func (u *uninstall) deletePools(ctx context.Context) error {
 		}
 		before := client.MergeFrom(p.DeepCopy())
 		controllerutil.RemoveFinalizer(p, v1alpha1.LeasesFinalizer)
+		made := controllerutil.RemoveFinalizer(p, vif.FinalizerSubnet)
 		if err := u.client.Patch(ctx, p, before); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("take the finalizer from pool %s: %w", p.Name, err)
+			return fmt.Errorf("take the finalizers from pool %s: %w", p.Name, err)
+		}
+		if made && p.Spec.Source != nil {
+			ids, of := strings.Join(p.Spec.Source.Neutron.SubnetIDs, " "), p.Annotations[vif.AnnotationSubnetOf]
+			u.screen().line("Neutron keeps subnet %s, which was made for definition %s. Delete it, and a network that was made for it:\n\n"+
+				"    openstack subnet delete %[1]s\n    openstack network delete %[3]q", ids, of, "tenure "+of)
 		}
 	}
 	return nil
