@@ -37,7 +37,7 @@ func (c *Client) EnsureSubnet(ctx context.Context, s NewSubnet) (string, error) 
 	defer cancel()
 	off, network := false, s.Network
 	if network == "" {
-		id, err := b.ensure(ctx, "network", url.Values{"description": {c.mark(s.Key)}}, func(ctx context.Context, sc *gophercloud.ServiceClient) error {
+		id, err := b.ensure(ctx, "network", c.mark(s.Key), "", func(ctx context.Context, sc *gophercloud.ServiceClient) error {
 			return networks.Create(ctx, sc, networks.CreateOpts{Name: s.Name, Description: c.mark(s.Key)}).Err
 		})
 		if err != nil {
@@ -53,15 +53,16 @@ func (c *Client) EnsureSubnet(ctx context.Context, s NewSubnet) (string, error) 
 	if s.Gateway.IsValid() {
 		opts.GatewayIP = new(s.Gateway.String())
 	}
-	return b.ensure(ctx, "subnet", url.Values{"network_id": {network}, "description": {c.mark(s.Key)}}, func(ctx context.Context, sc *gophercloud.ServiceClient) error {
+	return b.ensure(ctx, "subnet", c.mark(s.Key), network, func(ctx context.Context, sc *gophercloud.ServiceClient) error {
 		return subnets.Create(ctx, sc, opts).Err
 	})
 }
 
-// ensure returns the ID of the object of a kind that q selects, and has it made if there is none.
-func (b *budget) ensure(ctx context.Context, kind string, q url.Values, create func(context.Context, *gophercloud.ServiceClient) error) (string, error) {
+// ensure returns the ID of the object of a kind that has a mark, and has it made if there is none.
+// If a network is named, those of that network count alone.
+func (b *budget) ensure(ctx context.Context, kind, mark, network string, create func(context.Context, *gophercloud.ServiceClient) error) (string, error) {
 	for {
-		ids, err := b.idsOf(ctx, kind, q)
+		ids, err := b.idsOf(ctx, kind, mark, network)
 		if err != nil || len(ids) > 0 {
 			return first(ids), err
 		}
@@ -70,7 +71,7 @@ func (b *budget) ensure(ctx context.Context, kind string, q url.Values, create f
 			return "", explain("make a "+kind, failed)
 		}
 		if failed == nil {
-			if ids, err = b.idsOf(ctx, kind, q); err != nil || len(ids) > 0 {
+			if ids, err = b.idsOf(ctx, kind, mark, network); err != nil || len(ids) > 0 {
 				return first(ids), err
 			}
 			return "", &Error{Reason: Unavailable, Passing: true, Message: "make a " + kind + ": it was made, and somebody has deleted or changed it: see who does"}
@@ -85,11 +86,18 @@ func first(ids []string) string {
 	return slices.Min(ids)
 }
 
-// idsOf returns the IDs of the objects of a kind, such as subnet, that q selects.
-func (b *budget) idsOf(ctx context.Context, kind string, q url.Values) (ids []string, err error) {
+// idsOf returns the IDs of the objects of a kind, such as subnet, that have a mark: of one network,
+// if it is named. Neutron lists others as well where it does not know the filter.
+func (b *budget) idsOf(ctx context.Context, kind, mark, network string) (ids []string, err error) {
+	q := url.Values{"description": {mark}}
+	if network != "" {
+		q.Set("network_id", network)
+	}
 	all, err := b.listed(ctx, "list "+kind+"s", kind+"s", q)
 	for _, l := range all {
-		ids = append(ids, l.ID)
+		if l.Description == mark && (network == "" || l.NetworkID == network) {
+			ids = append(ids, l.ID)
+		}
 	}
 	return ids, err
 }
@@ -123,7 +131,7 @@ func (c *Client) DeleteSubnet(ctx context.Context, key string) error {
 	ctx, cancel, b := c.begin(ctx)
 	defer cancel()
 	for _, kind := range []string{"subnet", "network"} {
-		ids, err := b.idsOf(ctx, kind, url.Values{"description": {c.mark(key)}})
+		ids, err := b.idsOf(ctx, kind, c.mark(key), "")
 		if err != nil {
 			return err
 		}
