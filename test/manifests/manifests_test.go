@@ -206,6 +206,7 @@ func TestChartRefuses(t *testing.T) {
 		"vifs.kuryrAnnotation=true":                         "vifs.enabled",
 		"controller.extraArgs={--vifs}":                     "/controller/extraArgs/0",
 		"controller.extraArgs={--kuryr-annotation}":         "/controller/extraArgs/0",
+		"controller.extraArgs={--webhook-certificate=/x}":   "/controller/extraArgs/0",
 		"agent.extraArgs={--vifs}":                          "/agent/extraArgs/0",
 		"controller.extraArgs={--multi-network}":            "/controller/extraArgs/0",
 		"agent.extraArgs={--multi-network=false}":           "/agent/extraArgs/0",
