@@ -26,9 +26,11 @@ Without --apply it writes nothing: it prints each segment (definitions whose ran
 overlap), what its pods have, what is in the way, and the definitions as they would be.
 
 With --apply it stops the pools (spec.allocation), waits until nodes have given back all
-that no pod has, writes what pods have into whereabouts' objects, and switches the
-definitions. Between the stop and the switch new pods of these networks wait. It may be
-interrupted, and called again; import --apply undoes it.
+that no pod has, writes what pods have into whereabouts' objects, looks again that nobody
+has got an address meanwhile, and switches the definitions. Between the stop and the
+switch new pods of these networks wait. It may be interrupted, and called again; import
+--apply undoes it. If something is in the way of a segment, it moves the others, and ends
+with code 1.
 
 A node that is silent is waited for, until its addresses are taken over or you say with
 release-node that it is off.`

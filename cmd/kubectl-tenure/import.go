@@ -27,9 +27,14 @@ overlap), what its pods have, what is in the way, what is wrong with the other I
 records, and the definitions as they would be.
 
 With --apply it switches the definitions of each segment that nothing stands in the way
-of, and waits until their pools are open. What running pods have is kept for them by the
-controller, which does that also where definitions are switched by hand. It may be
-interrupted, and called again.
+of, and waits until their pools are open. Of a segment all definitions are switched, or
+none: the API server is asked first whether it lets each of them be. What running pods
+have is kept for them by the controller, which does that also where definitions are
+switched by hand. It may be interrupted, and called again. If something is in the way of
+a segment, it moves the others, and ends with code 1.
+
+A pool that an export has stopped gives addresses again. One that somebody else has
+stopped stays so, and is not waited for.
 
 Where a node's agent cannot read what the other IPAM has recorded there, as in a dataDir
 of host-local's that it does not see, the pools wait for your word: --trust-status.
@@ -117,14 +122,15 @@ func (i *importing) move(ctx context.Context, report moveReport, objects map[str
 	}
 	slices.Sort(pools)
 	pools = slices.Compact(pools)
-	wait, err := i.start(ctx, pools)
+	stopped, err := i.start(ctx, pools)
 	if err != nil {
 		return err
 	}
+	wait := slices.DeleteFunc(slices.Clone(pools), func(name string) bool { return slices.Contains(stopped, name) })
 	if err := i.awaitPools(ctx, wait); err != nil {
 		return err
 	}
-	if err := i.summary(ctx, moved, pools); err != nil {
+	if err := i.summary(ctx, moved, pools, stopped); err != nil {
 		return err
 	}
 	if left {
@@ -133,9 +139,9 @@ func (i *importing) move(ctx context.Context, report moveReport, objects map[str
 	return nil
 }
 
-// start has pools give addresses again that an export has stopped, and returns those that are to
-// be waited for. What somebody else has stopped stays so.
-func (i *importing) start(ctx context.Context, pools []string) (wait []string, err error) {
+// start has pools give addresses again that an export has stopped. What somebody else has stopped
+// stays so: it returns these pools.
+func (i *importing) start(ctx context.Context, pools []string) (stopped []string, err error) {
 	for _, name := range pools {
 		byOthers, byExport := false, false
 		err := i.changePool(ctx, name, func(p *v1alpha1.IPPool) {
@@ -150,14 +156,13 @@ func (i *importing) start(ctx context.Context, pools []string) (wait []string, e
 		case err != nil:
 			return nil, err
 		case byOthers:
-			fmt.Fprintf(i.stderr, "pool %s stays stopped, since no export has stopped it: it gives no address until you set its spec.allocation to Automatic\n", name)
-			continue
+			fmt.Fprintf(i.stderr, "pool %s stays stopped, since no export has stopped it\n", name)
+			stopped = append(stopped, name)
 		case byExport:
 			fmt.Fprintf(i.stderr, "pool %s gives addresses again: an export had stopped it\n", name)
 		}
-		wait = append(wait, name)
 	}
-	return wait, nil
+	return stopped, nil
 }
 
 // awaitPools waits until pools are open and give all that they have.
@@ -218,10 +223,13 @@ func (i *importing) waitingPools(ctx context.Context, names []string) (waits []s
 }
 
 // summary says what was done, and what is left to do.
-func (i *importing) summary(ctx context.Context, moved int, pools []string) error {
+func (i *importing) summary(ctx context.Context, moved int, pools, stopped []string) error {
 	to := i.screen()
 	to.line("Definitions switched: %d. Pools: %s.", moved, cmp.Or(strings.Join(pools, ", "), "none"))
-	if i.timeout == 0 && len(pools) > 0 {
+	if len(stopped) > 0 {
+		to.line("Pools that stay stopped: %s. They give no address until you set their spec.allocation to Automatic.", strings.Join(stopped, ", "))
+	}
+	if i.timeout == 0 && len(pools) > len(stopped) {
 		to.line("The pools open when what running pods have is kept for them: kubectl tenure pools shows it.")
 		return nil
 	}
@@ -240,7 +248,11 @@ func (i *importing) summary(ctx context.Context, moved int, pools []string) erro
 		by = "another IPAM"
 	}
 	if addrs == 0 {
-		to.line("No address is kept for a pod that has it by %s: nothing is left to do.", by)
+		left := ": nothing is left to do"
+		if len(stopped) > 0 {
+			left = ""
+		}
+		to.line("No address is kept for a pod that has it by %s%s.", by, left)
 		return nil
 	}
 	then := "They keep them until they end, and are then"

@@ -75,7 +75,7 @@ func (s moveSegment) name() string { return strings.Join(s.Ranges, ", ") }
 // Tenure.
 func segmentsOf(seen foreignState, from, to string) moveReport {
 	report := moveReport{From: from, To: to, Segments: []moveSegment{}}
-	known := []string{"", foreign.Type, foreign.TypeWhereabouts, foreign.TypeHostLocal, "static"}
+	known := []string{"", foreign.Type, foreign.TypeWhereabouts, foreign.TypeHostLocal, foreign.TypeLocal, "static"}
 	for _, d := range seen.definitions {
 		if d.Fault != "" {
 			report.Faulty = append(report.Faulty, fmt.Sprintf("%s: %s", d, d.Fault))
@@ -185,7 +185,7 @@ func segmentOf(seen foreignState, group []foreign.Definition, from, to string) (
 			s.Switch = append(s.Switch, d.String())
 			s.Pools = append(s.Pools, d.PoolsThen...)
 			if d.Refused != "" {
-				s.InTheWay = append(s.InTheWay, fmt.Sprintf("Tenure does not take the ipam section of definition %s: %s", d, d.Refused))
+				s.InTheWay = append(s.InTheWay, fmt.Sprintf("definition %s cannot name Tenure before it is corrected: %s", d, d.Refused))
 			}
 		case to:
 			s.Switched = append(s.Switched, d.String())
@@ -196,7 +196,7 @@ func segmentOf(seen foreignState, group []foreign.Definition, from, to string) (
 	}
 	for _, d := range seen.definitions {
 		if d.Unread != "" && d.IPAM != to && slices.ContainsFunc(group, func(o foreign.Definition) bool { return !apart(d, o) }) {
-			s.InTheWay = append(s.InTheWay, fmt.Sprintf("definition %s names %s: it may give addresses of the segment; correct it, or set its annotation tenure.dev/domain if it is another segment", d, d.By()))
+			s.InTheWay = append(s.InTheWay, fmt.Sprintf("definition %s names %s and may give addresses of the segment, since its ranges cannot be read (%s): correct it, or set its annotation tenure.dev/domain if it is another segment", d, d.IPAM, d.Unread))
 		}
 	}
 	for _, list := range []*[]string{&s.Ranges, &s.Switch, &s.Switched, &s.Pools, &s.InTheWay} {
@@ -269,7 +269,7 @@ func (r moveReport) lines() (lines []string) {
 		lines = append(lines, "Definition that cannot be read: "+f)
 	}
 	for _, u := range r.Unread {
-		lines = append(lines, fmt.Sprintf("Definition whose ranges cannot be read, so that it may give any address by %s: %s", r.From, u))
+		lines = append(lines, fmt.Sprintf("Definition whose ranges cannot be read, by which %s may give any address: %s: correct it", r.From, u))
 	}
 	for _, d := range r.Damaged {
 		lines = append(lines, "Damaged record, which keeps nothing: "+d)

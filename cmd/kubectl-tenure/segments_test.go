@@ -61,8 +61,8 @@ func TestSegments(t *testing.T) {
 		damaged: []string{"whereabouts ippool wb/p: offset \"x\" is no place in 10.0.0.0/24"},
 	}
 	got := segmentsOf(seen, "whereabouts", "tenure")
-	const unread = `definition ns/bad names whereabouts, whose ranges cannot be read: "10.2.0.0/33" in its ipam section is no range: ` +
-		"it may give addresses of the segment; correct it, or set its annotation tenure.dev/domain if it is another segment"
+	const unread = `definition ns/bad names whereabouts and may give addresses of the segment, since its ranges cannot be read ("10.2.0.0/33" in its ipam section is no range): ` +
+		"correct it, or set its annotation tenure.dev/domain if it is another segment"
 	want := moveReport{
 		From: "whereabouts", To: "tenure",
 		Segments: []moveSegment{
@@ -246,11 +246,11 @@ func TestWhatTenureRefuses(t *testing.T) {
 		say  string
 	}{
 		{"beside another", []foreign.Definition{plain, aDefinition("l3", `{"type":"whereabouts","range":"10.0.0.0/24","enable_l3":true}`)},
-			"Tenure does not take the ipam section of definition ns/l3: ipam.enable_l3: is not supported", "in the way"},
+			"definition ns/l3 cannot name Tenure before it is corrected: ipam.enable_l3: is not supported", "in the way"},
 		{"alone", []foreign.Definition{aDefinition("l3", `{"type":"whereabouts","range":"10.0.0.0/24","enable_l3":true}`)}, "ipam.enable_l3: is not supported", "in the way"},
-		{"another's", []foreign.Definition{plain, aDefinition("hl", `{"type":"host-local","ranges":[[{"subnet":"x"}]]}`)}, "definition ns/hl names host-local, whose ranges cannot be read", "in the way"},
+		{"another's", []foreign.Definition{plain, aDefinition("hl", `{"type":"host-local","ranges":[[{"subnet":"x"}]]}`)}, "definition ns/hl names host-local and may give addresses of the segment, since its ranges cannot be read", "in the way"},
 		{"nothing else", []foreign.Definition{aDefinition("none", `{"type":"whereabouts"}`)}, "",
-			"Definition whose ranges cannot be read, so that it may give any address by whereabouts: ns/none: its ipam section has no range"},
+			"Definition whose ranges cannot be read, by which whereabouts may give any address: ns/none: its ipam section has no range"},
 	} {
 		report := segmentsOf(foreignState{definitions: tt.of}, "whereabouts", "tenure")
 		if text := strings.Join(report.lines(), "\n"); !strings.Contains(text, tt.say) || strings.Contains(text, "There is no definition") {
@@ -288,6 +288,9 @@ func TestLocalMode(t *testing.T) {
 	}
 	if report := segmentsOf(foreignState{definitions: []foreign.Definition{local}}, "whereabouts", "tenure"); len(report.Segments) > 0 {
 		t.Errorf("alone it is a segment of an import: %+v", report.Segments)
+	}
+	if report := segmentsOf(foreignState{definitions: []foreign.Definition{local}}, "status", "tenure"); len(report.ByHand) > 0 {
+		t.Errorf("it is to be written for Tenure by hand: %q", report.ByHand)
 	}
 }
 

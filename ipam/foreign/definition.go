@@ -146,6 +146,10 @@ func ReadDefinition(namespace, name, config string, annotations map[string]strin
 		plugin
 		Plugins []plugin `json:"plugins"`
 	}
+	if strings.TrimSpace(config) == "" {
+		d.Fault = "it has no configuration of its own, and files on the nodes are not read: see that it gives no addresses of a network that is moved"
+		return d
+	}
 	if err := json.Unmarshal([]byte(config), &top); err != nil {
 		d.Fault = fmt.Sprintf("its configuration is no JSON: %v", err)
 		return d

@@ -87,6 +87,9 @@ func TestNoDefinitionVanishes(t *testing.T) {
 	if d := definition("d", `{"type":"tenure","range":"10.0.0.0/24","exclud":["10.0.0.5/32"]}`); d.Fault == "" {
 		t.Error("Tenure's own section with a misspelled key has no fault")
 	}
+	if d := ReadDefinition("ns", "d", " ", nil); !strings.Contains(d.Fault, "no configuration of its own") {
+		t.Errorf("of a definition without a configuration it says %q", d.Fault)
+	}
 	long := definition("d", fmt.Sprintf(`{"type":"whereabouts","range":%q}`, strings.Repeat("x", 10_000)))
 	if n := len(long.By()); n > 300 {
 		t.Errorf("what is said of it has %d bytes; want it short: it goes into a status", n)

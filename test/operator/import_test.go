@@ -119,8 +119,8 @@ func TestImportPassesOverNoDefinition(t *testing.T) {
 	apply := []string{"import", "--from", "host-local", "--apply"}
 	before := state(t)
 	for _, tt := range []struct{ ipam, want string }{
-		{`{"type":"host-local","ranges":[[{"subnet":"10.94.1.0/24","range_start":"10.94.1.9"}]]}`, "segment 10.94.1.0/24 stays as it is: Tenure does not take the ipam section of definition "},
-		{`{"type":"whereabouts","configuration_path":"/etc/ranges"}`, "names whereabouts, whose ranges cannot be read: its ipam section has no range"},
+		{`{"type":"host-local","ranges":[[{"subnet":"10.94.1.0/24","range_start":"10.94.1.9"}]]}`, "segment 10.94.1.0/24 stays as it is: definition "},
+		{`{"type":"whereabouts","configuration_path":"/etc/ranges"}`, "names whereabouts and may give addresses of the segment, since its ranges cannot be read (its ipam section has no range"},
 	} {
 		beside := o.definition("beside", tt.ipam)
 		says(t, tenure(t, 1, apply...), tt.want, "not everything was moved")
@@ -135,7 +135,7 @@ func TestImportPassesOverNoDefinition(t *testing.T) {
 		t.Fatal(err)
 	}
 	alone := o.definition("alone", `{"type":"host-local","ranges":[[{"subnet":7}]]}`)
-	says(t, tenure(t, 1, apply...), "it may give any address by host-local: "+o.ref("alone"), "not everything was moved")
+	says(t, tenure(t, 1, apply...), "by which host-local may give any address: "+o.ref("alone"), "not everything was moved")
 	if err := kc.Delete(t.Context(), alone); err != nil {
 		t.Fatal(err)
 	}
@@ -186,11 +186,11 @@ func TestImportStartsWhatAnExportHasStopped(t *testing.T) {
 		}
 		create(t, p)
 		o.definition(name, fmt.Sprintf(`{"type":"host-local","ranges":[[{"subnet":%q}]]}`, cidr))
-		want, allocation := "pool "+p.Name+" stays stopped, since no export has stopped it", v1alpha1.AllocationStopped
+		want, end, allocation := "pool "+p.Name+" stays stopped, since no export has stopped it", "Pools that stay stopped: "+p.Name, v1alpha1.AllocationStopped
 		if marked {
-			want, allocation = "pool "+p.Name+" gives addresses again: an export had stopped it", v1alpha1.AllocationAutomatic
+			want, end, allocation = "pool "+p.Name+" gives addresses again: an export had stopped it", "nothing is left to do", v1alpha1.AllocationAutomatic
 		}
-		says(t, tenure(t, 0, "import", "--from", "host-local", "--apply"), want, "definition "+o.ref(name)+" names Tenure", "Definitions switched: 1")
+		says(t, tenure(t, 0, "import", "--from", "host-local", "--apply"), want, end, "definition "+o.ref(name)+" names Tenure", "Definitions switched: 1")
 		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil || p.Spec.Allocation != allocation {
 			t.Errorf("spec.allocation is %s, %v; want %s", p.Spec.Allocation, err, allocation)
 		}
