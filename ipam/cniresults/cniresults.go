@@ -178,10 +178,27 @@ func plugins(config []byte, network string) ([]json.RawMessage, error) {
 	return found, nil
 }
 
+// A FileError says of a file, by its path, why it does not read, or not to its end.
+type FileError struct {
+	Path string
+	Err  error
+}
+
+func (e *FileError) Error() string { return e.Path + ": " + e.Err.Error() }
+
+func (e *FileError) Unwrap() error { return e.Err }
+
+// MayBeOf reports whether the file may be of the network. The CNI library names its files
+// "network-container-interface"; those with other names may be of any network.
+func (e *FileError) MayBeOf(network string) bool {
+	name := filepath.Base(e.Path)
+	return strings.Count(name, "-") < 2 || strings.HasPrefix(name, network+"-")
+}
+
 // Read returns the entries of the directories that exist, and for each file that
 // does not read, or not to its end, what is wrong with it. err is a directory that
 // cannot be read.
-func Read(dirs []string) (all []Entry, unread []error, err error) {
+func Read(dirs []string) (all []Entry, unread []*FileError, err error) {
 	for _, dir := range dirs {
 		files, derr := os.ReadDir(dir)
 		if errors.Is(derr, fs.ErrNotExist) {
@@ -196,7 +213,7 @@ func Read(dirs []string) (all []Entry, unread []error, err error) {
 			}
 			some, ferr := readFile(filepath.Join(dir, f.Name()))
 			if ferr != nil && !errors.Is(ferr, fs.ErrNotExist) { // else its DEL came meanwhile
-				unread = append(unread, fmt.Errorf("%s: %w", filepath.Join(dir, f.Name()), ferr))
+				unread = append(unread, &FileError{filepath.Join(dir, f.Name()), ferr})
 			}
 			all = append(all, some...)
 		}

@@ -15,7 +15,17 @@ type Look struct {
 	Ranges []string `json:"ranges,omitempty"`
 	// HostLocal are the networks whose files of host-local the agent reads.
 	HostLocal []HostLocal `json:"hostLocal,omitempty"`
+	// From, if valid, is the address where the answer is to go on: a report before had no room for
+	// it and those after it.
+	From netip.Addr `json:"from,omitzero"`
 }
+
+// MaxLook and MaxReport are how long the texts of a question and of an answer may be, in bytes. An
+// object's annotations have 256 KiB together, of which heartbeats and recalls need their part.
+const (
+	MaxLook   = 24 << 10
+	MaxReport = 96 << 10
+)
 
 // HostLocal is a network that host-local may have given addresses of.
 type HostLocal struct {
@@ -48,15 +58,17 @@ type Report struct {
 	// Asking are the UIDs of the pods whose ADD has come to this agent of late: another
 	// IPAM's is over by then.
 	Asking []UID `json:"asking,omitempty"`
-	// Unread says, for people, what could not be read; empty if nothing. The answer
-	// may then lack something.
+	// Unread says, for people, what could not be read of that which all of the report is made of;
+	// empty if nothing. The report is not whole then.
 	Unread string `json:"unread,omitempty"`
-	// Unseen are, of that, whole places: of what is there nothing is known.
+	// Unseen is what could not be read of single networks, for which the report is not whole.
 	Unseen []Unseen `json:"unseen,omitempty"`
+	// Next, if valid, says that there was no room for Next and the addresses after it: see
+	// [Look.From].
+	Next netip.Addr `json:"next,omitzero"`
 }
 
-// Unseen is a place that an agent was to read, and cannot: host-local's files of a network.
-// Without a network it is all that the report is made of.
+// Unseen is what an agent was to read of a network, and cannot.
 type Unseen struct {
 	HostLocal
 	Why string `json:"why"`
@@ -75,19 +87,29 @@ type Sighting struct {
 	IPAM    string `json:"ipam,omitempty"`
 }
 
-// MaxReport is how long a report's text may be, in bytes: an object's annotations have
-// 256 KiB together.
-const MaxReport = 192 << 10
-
-// String returns r as [Registration.Report] has it. What is too long loses its sightings, and
-// says so.
+// String returns r as [Registration.Report] has it. Sightings, in order of their addresses, that
+// have no room are left out, and Next says so.
 func (r Report) String() string {
 	text := jsonText(r)
-	if len(text) <= MaxReport {
-		return text
+	for all := r.Has; len(text) > MaxReport && len(r.Has) > 0; text = jsonText(r) {
+		keep := len(r.Has) / 2
+		for r.Next = all[keep].Addr; keep > 0 && all[keep-1].Addr == r.Next; keep-- { // all of an address, or none
+		}
+		r.Has = all[:keep]
 	}
-	why := fmt.Sprintf("there are %d addresses, too many for one report", len(r.Has))
-	return jsonText(Report{ID: r.ID, Running: r.Running, Asking: r.Asking, Unread: why, Unseen: []Unseen{{Why: why}}})
+	if len(text) > MaxReport || r.Next.IsValid() && len(r.Has) == 0 {
+		return jsonText(Report{ID: r.ID, Unread: fmt.Sprintf("%d pods run, and %d have asked Tenure: too many for a report", len(r.Running), len(r.Asking))})
+	}
+	return text
+}
+
+// SeveralPods is the UID of the grantee of an address that several pods are said to have by another
+// IPAM. It is kept from all: no pod has that UID, and [ToSeveralPods] is not replaced by a pod.
+const SeveralPods UID = "several"
+
+// ToSeveralPods returns that grantee.
+func ToSeveralPods() Grantee {
+	return Grantee{Kind: GranteePod, UID: SeveralPods, Name: "several-pods"}
 }
 
 // ParseReport is the inverse of [Report.String]; the empty text is no report.

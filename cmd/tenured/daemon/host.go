@@ -89,7 +89,7 @@ func hostFromHere(c Config) Host {
 }
 
 // Cached implements agent.Host.
-func (h Host) Cached() (entries []cniresults.Entry, unread []error, err error) {
+func (h Host) Cached() (entries []cniresults.Entry, unread []*cniresults.FileError, err error) {
 	return cniresults.Read(h.ResultDirs)
 }
 

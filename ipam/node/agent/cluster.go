@@ -180,5 +180,5 @@ type Host interface {
 	Netns() ([]store.Netns, error)
 	// Cached returns what the CNI library has kept of attachments, and for each of
 	// its files that does not read why.
-	Cached() (entries []cniresults.Entry, unread []error, err error)
+	Cached() (entries []cniresults.Entry, unread []*cniresults.FileError, err error)
 }

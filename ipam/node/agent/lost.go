@@ -172,7 +172,10 @@ func (a *Agent) readBack(ctx context.Context, id protocol.StoreID) error {
 		pods = append(pods, recovery.Pod{PodRef: p.PodRef, Status: p.Status, RuntimeUID: p.MirrorOf})
 	}
 	found, more := frozen.Find(cached, pods)
-	for _, err := range slices.Concat(unread, more) {
+	for _, err := range unread {
+		more = append(more, err)
+	}
+	for _, err := range more {
 		a.log.DebugContext(ctx, "trace of an attachment not understood", "error", err)
 	}
 	recorded := 0

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -112,42 +113,52 @@ func (a *Agent) answerLook(ctx context.Context, text string) {
 // had until it is gone.
 func (a *Agent) report(ctx context.Context, look protocol.Look) protocol.Report {
 	r := protocol.Report{ID: look.ID}
-	var unread []string
 	unseen := func(of protocol.HostLocal, err error) {
-		unread = append(unread, err.Error())
+		a.log.WarnContext(ctx, "what pods have cannot be read", "network", of.Network, "error", err)
 		r.Unseen = append(r.Unseen, protocol.Unseen{HostLocal: of, Why: clip(err.Error())})
 	}
-	within, err := rangesOf(look.Ranges)
-	if err != nil {
-		unseen(protocol.HostLocal{}, err)
-		within = new(netipx.IPSet)
-	}
-	cached, faults, err := a.host.Cached()
-	if err != nil {
-		unseen(protocol.HostLocal{}, err)
-	}
-	for _, f := range faults {
-		unread = append(unread, f.Error())
-	}
+	within, rangesErr := rangesOfLook(look)
+	cached, damaged, cachedErr := a.host.Cached()
 	pods := a.cachedSandboxes(cached)
 	has, running := a.cachedSightings(cached, within)
 	for _, n := range look.HostLocal {
+		for _, f := range damaged {
+			if f.MayBeOf(n.Network) {
+				unseen(n, f)
+			}
+		}
 		more, err := a.hostLocal(n, within, pods)
 		if err != nil {
 			unseen(n, err)
 		}
 		has = append(has, more...)
 	}
-	given, asking, err := a.given(ctx, within)
-	if err != nil {
-		unseen(protocol.HostLocal{}, err)
-	}
+	given, asking, givenErr := a.given(ctx, within)
 	r.Running, r.Asking, r.Has = running, asking, once(append(has, given...))
-	r.Unread = clip(strings.Join(unread, "; "))
-	if r.Unread != "" {
-		a.log.WarnContext(ctx, "not all that pods have can be read", "error", r.Unread)
+	if err := errors.Join(rangesErr, cachedErr, givenErr); err != nil {
+		a.log.WarnContext(ctx, "what pods have cannot be read", "error", err)
+		r.Unread = clip(err.Error())
 	}
 	return r
+}
+
+// rangesOfLook returns the addresses that are asked for; none where the question does not read.
+func rangesOfLook(look protocol.Look) (*netipx.IPSet, error) {
+	within, err := rangesOf(look.Ranges)
+	if err != nil {
+		return new(netipx.IPSet), err
+	}
+	var b netipx.IPSetBuilder
+	for _, r := range within.Ranges() {
+		if from := look.From; r.From().Less(from) { // the zero address is less than all
+			if r.To().Less(from) {
+				continue
+			}
+			r = netipx.IPRangeFrom(from, r.To())
+		}
+		b.AddRange(r)
+	}
+	return b.IPSet()
 }
 
 // cachedSandboxes returns what the CNI library's results say of containers, by their IDs.

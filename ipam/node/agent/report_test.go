@@ -19,11 +19,14 @@ import (
 // directory of host-local's that it cannot read.
 type cachingHost struct {
 	Host
-	cached []cniresults.Entry
+	cached  []cniresults.Entry
+	damaged []*cniresults.FileError
 }
 
-func (h cachingHost) Cached() ([]cniresults.Entry, []error, error) { return h.cached, nil, nil }
-func (cachingHost) There(string) bool                              { return true }
+func (h cachingHost) Cached() ([]cniresults.Entry, []*cniresults.FileError, error) {
+	return h.cached, h.damaged, nil
+}
+func (cachingHost) There(string) bool { return true }
 func (cachingHost) HostLocal(_, dataDir string) ([]HostLocalFile, error) {
 	if dataDir == "/srv/nfs" {
 		return nil, errors.New("/srv/nfs: permission denied")
@@ -85,14 +88,27 @@ func TestReportsWhatTenureHasGiven(t *testing.T) {
 	})
 }
 
-// TestReportsWhatItCannotSee: what cannot be read is not empty. The report says which directory of
-// which network that is.
+// TestReportsWhatItCannotSee: what cannot be read is not empty. The report says which directory or
+// file of which network that is. A damaged file of a network that nobody asks for is nobody's.
 func TestReportsWhatItCannotSee(t *testing.T) {
 	a, _ := newBubbleAgent(t, &listedLeases{})
-	a.host = cachingHost{}
+	torn := errors.New("unexpected EOF")
+	a.host = cachingHost{damaged: []*cniresults.FileError{
+		{Path: "/results/cbr0-c1-eth0", Err: torn}, {Path: "/results/net-c1-net1", Err: torn}, {Path: "/attached/c1", Err: torn},
+	}}
 	r := a.report(t.Context(), protocol.Look{ID: "1", HostLocal: []protocol.HostLocal{{Network: "net"}, {Network: "shelf", DataDir: "/srv/nfs"}}})
-	want := []protocol.Unseen{{HostLocal: protocol.HostLocal{Network: "shelf", DataDir: "/srv/nfs"}, Why: "host-local's files of network shelf: /srv/nfs: permission denied"}}
-	if !slices.Equal(r.Unseen, want) || r.Unread == "" {
-		t.Errorf("it reports %+v; want %v", r, want)
+	var got []string
+	for _, u := range r.Unseen {
+		got = append(got, u.Network+": "+u.Why)
+	}
+	want := []string{
+		"net: /results/net-c1-net1: unexpected EOF", "net: /attached/c1: unexpected EOF",
+		"shelf: /attached/c1: unexpected EOF", "shelf: host-local's files of network shelf: /srv/nfs: permission denied",
+	}
+	if !slices.Equal(got, want) || r.Unread != "" {
+		t.Errorf("it reports %q; want %q", got, want)
+	}
+	if r := a.report(t.Context(), protocol.Look{ID: "1", Ranges: []string{"nonsense"}}); r.Unread == "" {
+		t.Errorf("of a question that does not read it reports %+v", r)
 	}
 }

@@ -1,0 +1,48 @@
+package protocol
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+)
+
+// TestLongReportsAreAskedForInParts: a report with more sightings than there is room for says where
+// to go on, and none is lost; nor does it grow into the room of the heartbeats.
+func TestLongReportsAreAskedForInParts(t *testing.T) {
+	whole := Report{ID: "1", Running: []UID{"p"}}
+	addr := netip.MustParseAddr("10.0.0.1")
+	for i := range 3000 {
+		s := Sighting{Addr: addr, Pod: PodRef{Namespace: "ns", Name: "pod", UID: "p"}, Sandbox: "c", Interface: "net1", Network: "net", IPAM: "host-local"}
+		if whole.Has = append(whole.Has, s); i%2 == 0 { // two sandboxes have each address
+			addr = addr.Next()
+		}
+	}
+	var got []Sighting
+	for from, parts := (netip.Addr{}), 0; ; parts++ {
+		part := whole
+		part.Has = slices.DeleteFunc(slices.Clone(whole.Has), func(s Sighting) bool { return s.Addr.Less(from) })
+		text := part.String()
+		r, ok, err := ParseReport(text)
+		if !ok || err != nil || len(text) > MaxReport || r.Unread != "" || parts > 20 {
+			t.Fatalf("part %d, of %d bytes, from %v: %v, %v, unread %q", parts, len(text), from, ok, err, r.Unread)
+		}
+		if got = append(got, r.Has...); !r.Next.IsValid() {
+			break
+		}
+		from = r.Next
+	}
+	if !slices.Equal(got, whole.Has) {
+		t.Errorf("the parts have %d sightings; want the same %d", len(got), len(whole.Has))
+	}
+}
+
+// TestReportThatCannotBeParted says that it is not whole.
+func TestReportThatCannotBeParted(t *testing.T) {
+	var lie Report
+	for range 2000 {
+		lie.Has = append(lie.Has, Sighting{Addr: netip.MustParseAddr("10.0.0.1"), Network: "a name of some length, so that it does not fit"})
+	}
+	if r, _, err := ParseReport(lie.String()); err != nil || r.Unread == "" || len(r.Has) > 0 {
+		t.Errorf("it reads as %d sightings, unread %q, %v", len(r.Has), r.Unread, err)
+	}
+}
