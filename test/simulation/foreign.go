@@ -30,6 +30,8 @@ type otherIPAM struct {
 	// way back, which is not played.
 	fencedAt time.Duration
 	shut     bool
+	// liar is a node in whose name somebody reports what is not; nil is none.
+	liar *simNode
 }
 
 // record is one allocation.
@@ -123,7 +125,7 @@ func (w *world) refuses() bool {
 // otherPerson is what people do where there is another IPAM.
 func (w *world) otherPerson() {
 	o := w.other
-	what := w.rng.IntN(4)
+	what := w.rng.IntN(5)
 	if !o.switched && w.one(2) {
 		what = 0
 	}
@@ -153,7 +155,28 @@ func (w *world) otherPerson() {
 		w.reap(func(r record) bool {
 			return !slices.ContainsFunc(w.all, func(p *simPod) bool { return p.there && p.ref.Name == r.pod })
 		})
+	case 4:
+		if w.one(8) {
+			o.liar, _ = pickOf(w, w.nodes)
+		}
+		w.forge()
 	}
+}
+
+// forge has somebody write an address that a pod has by the other IPAM to the status of another
+// pod, whose next sandbox asks for it.
+func (w *world) forge() {
+	g, ok := pickOf(w, w.guests((*guest).uses))
+	if !ok {
+		return
+	}
+	p, ok := pickOf(w, slices.DeleteFunc(slices.Clone(w.all), func(p *simPod) bool { return !p.there || p == g.pod || p.claim != "" }))
+	if !ok {
+		return
+	}
+	w.logf("person: writes %v, which %v has, to the status of pod %s", g.addr, g, p.ref.UID)
+	w.count("forged status")
+	p.forged, p.exact = g.addr, g.addr
 }
 
 // hurry has everybody do some more of what they are at: a look is a dozen calls, and it

@@ -3,6 +3,7 @@ package simulation
 import (
 	"context"
 	"encoding/json"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -19,6 +20,7 @@ const (
 	M60 Fault = "M60"
 	M61 Fault = "M61"
 	M62 Fault = "M62"
+	M63 Fault = "M63"
 )
 
 func foreignBugs() []Bug {
@@ -28,6 +30,7 @@ func foreignBugs() []Bug {
 		{M60, "look before the fence is in force", 14000, []Invariant{I1}, withForeign},
 		{M61, "free what is kept for a pod whose object is gone, although its sandbox runs", 12000, []Invariant{I1}, withForeign},
 		{M62, "give what an edit adds before a look", 2000, []Invariant{I1}, withForeign},
+		{M63, "believe what a pod shows more than the record of another pod", 20000, []Invariant{I1}, withForeign},
 	}
 }
 
@@ -42,7 +45,7 @@ type faultyVerdicts struct{ c *simController }
 func (f faultyVerdicts) Of(pool protocol.PoolName) foreign.Verdict {
 	v := f.c.look.Of(pool)
 	if f.c.w.fault == M58 {
-		v.Clear, v.Why = true, ""
+		v.Stage, v.Why = foreign.StageClear, ""
 	}
 	return v
 }
@@ -83,6 +86,16 @@ func (c *simController) withoutObject(text string) string {
 	r.Running = slices.DeleteFunc(r.Running, gone)
 	r.Has = slices.DeleteFunc(r.Has, func(s protocol.Sighting) bool { return gone(s.Pod.UID) })
 	return r.String()
+}
+
+// forger is M63: the pod to whose status somebody has written an address that another has.
+func (c *simController) forger(a netip.Addr, found protocol.Grantee) protocol.Grantee {
+	for _, p := range c.w.all {
+		if p.forged == a {
+			return protocol.Grantee{Kind: protocol.GranteePod, UID: p.ref.UID, Namespace: p.ref.Namespace, Name: p.ref.Name, Node: p.node.name}
+		}
+	}
+	return found
 }
 
 // giveAtOnce is M62: a status that withholds nothing of an open pool.

@@ -92,7 +92,7 @@ func (n *simNode) runPod(p *simPod) {
 		return
 	}
 	if n.switched {
-		p.exact = netip.Addr{}
+		p.exact = p.forged
 		if len(p.shows) > 0 && n.w.one(2) { // what it had before is kept for it
 			p.exact = p.shows[0]
 		}

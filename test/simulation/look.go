@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenure-ipam/tenure/api/npwg"
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/controller/looker"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
@@ -35,7 +36,8 @@ type looks struct {
 func (c *simController) newLooker() {
 	c.look.Looker = &looker.Looker{
 		Cache: cacheReader{c: c}, Live: c.liveLooks(), Broker: granter{c.broker, c}, Registrations: c.cachedRegistrations, Beats: c.ofPools.Beats,
-		Told: func(pool protocol.PoolName) { c.soon(task{lookAtPool, string(pool)}, 0) }, Calls: 1,
+		MayUse: func(context.Context, *v1alpha1.IPPool, string) bool { return true },
+		Told:   func(pool protocol.PoolName) { c.soon(task{lookAtPool, string(pool)}, 0) }, Calls: 1,
 		Metrics: measures().looks, Log: c.ofPools.Log, Now: c.now,
 	}
 	c.ofPools.Foreign = c.verdicts()
@@ -66,7 +68,7 @@ func (c *simController) lookOn() {
 		l.at, l.asks = c.w.now+after, after < time.Second
 		if c.w.tracing {
 			v := l.Of(poolName)
-			c.w.logf("%s: looked: %s clear %v, others %d, fence %v, why %q, conflicts %v", c.who, poolName, v.Clear, len(v.Others), v.Fence, v.Why, v.Conflicts)
+			c.w.logf("%s: looked: %s stage %d, others %d, fence %v, why %q, conflicts %v", c.who, poolName, v.Stage, len(v.Others), v.Fence, v.Why, v.Conflicts)
 		}
 	}, func() { l.underWay = false })
 }
@@ -149,9 +151,13 @@ func (w *world) podOf(p *simPod) *corev1.Pod {
 	if p.mirror != "" {
 		o.Annotations[corev1.MirrorPodAnnotationKey] = string(p.ref.UID)
 	}
-	if len(p.shows) > 0 {
+	shows := p.shows
+	if p.forged.IsValid() && !w.calm {
+		shows = append(slices.Clone(shows), p.forged)
+	}
+	if len(shows) > 0 {
 		status := npwg.Status{Name: "ns/" + network, Interface: "net1"}
-		for _, a := range p.shows {
+		for _, a := range shows {
 			status.IPs = append(status.IPs, a.String())
 		}
 		text, err := json.Marshal([]npwg.Status{status})
@@ -244,7 +250,7 @@ func (n *simNode) hearLook() {
 	n.later(func() {
 		look, err := protocol.ParseLook(reg.Look)
 		must(err)
-		if n.agent.asked == reg.Look {
+		if n.agent.asked == reg.Look && (n.w.calm || !n.w.one(10)) { // or it is lost
 			n.agent.answer = n.report(look).String()
 			n.agent.beatAt = n.w.now // at once
 			n.w.logf("%s: has an answer to the look", n.machine)
@@ -278,6 +284,9 @@ func (n *simNode) report(look protocol.Look) protocol.Report {
 			}
 		}
 	}
+	if n.w.other.liar == n && !n.w.calm {
+		n.lie(has)
+	}
 	slices.Sort(r.Running)
 	r.Running = slices.Compact(r.Running)
 	for uid, at := range n.agent.arrivals {
@@ -287,6 +296,19 @@ func (n *simNode) report(look protocol.Look) protocol.Report {
 	}
 	slices.Sort(r.Asking)
 	return r
+}
+
+// lie is what somebody reports who has stolen the agent's token: sandboxes that there are not, with
+// addresses that others have, or nobody, and of pods of other nodes.
+func (n *simNode) lie(has func(p *simPod, cid, network, ipam string, a netip.Addr)) {
+	p := &simPod{}
+	if n.w.one(2) {
+		p, _ = pickOf(n.w, n.w.all)
+	}
+	a, _ := pickOf(n.w, n.w.other.gives)
+	n.w.logf("%s: somebody reports %v of pod %q in its name", n.machine, a, p.ref.UID)
+	n.w.count("made-up sighting")
+	has(p, "made-up", oldNetwork, foreign.TypeHostLocal, a)
 }
 
 // arrivalKept is for how long an ADD tells that the other IPAM is done with its pod.

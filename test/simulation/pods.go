@@ -9,17 +9,17 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// simPod is a pod that some node is to run.
+// simPod is a pod that a node is to run.
 type simPod struct {
-	ref    protocol.PodRef
-	node   *simNode
-	there  bool         // its object exists
-	mirror protocol.UID // of a static pod: the UID of the object in its stead
-	claim  string       // the claim that it names, if any
-	exact  netip.Addr   // the address that it asks for by name, if any
-	at     time.Duration
-	// old says that it selects the definition that is another IPAM's first, shows is what
-	// its status shows, and written how often that was written.
+	ref           protocol.PodRef
+	node          *simNode
+	there         bool         // its object exists
+	mirror        protocol.UID // of a static pod: the UID of the object in its stead
+	claim         string       // the claim that it names, if any
+	exact, forged netip.Addr   // what it asks for, and what another has that its status shows
+	at            time.Duration
+	// old says that it selects the definition that is another IPAM's first. shows is what its
+	// status shows, and written how often that was written.
 	old     bool
 	shows   []netip.Addr
 	written int
