@@ -18,6 +18,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
 const importHelp = `Moves networks from another IPAM to Tenure, while their pods run.
@@ -241,7 +242,9 @@ func (i *importing) summary(ctx context.Context, moved int, pools, stopped []str
 	for _, name := range pools {
 		addrs += len(all[name])
 		for _, g := range all[name] {
-			pods[g.To.UID] = true
+			if protocol.UID(g.To.UID) != protocol.SeveralPods {
+				pods[g.To.UID] = true
+			}
 		}
 	}
 	if by == fromStatus {

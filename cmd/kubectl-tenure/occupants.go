@@ -105,6 +105,10 @@ func (o *registrants) grant(addr netip.Addr, g v1alpha1.Grant) {
 		o.without = append(o.without, fmt.Sprintf("%v of reservation %s", addr, g.To.Name))
 		return
 	case v1alpha1.GranteePod:
+		if protocol.UID(g.To.UID) == protocol.SeveralPods {
+			o.unsettled = append(o.unsettled, fmt.Sprintf("%v is kept from all, since several pods are said to have it by another IPAM: see the pool's condition TwoOwners", addr))
+			return
+		}
 		users = append(users, registrant{addr, g.To.Namespace, g.To.Name, o.interfaceOf(g.To.Namespace+"/"+g.To.Name, addr)})
 	case v1alpha1.GranteeSubLease:
 		use(g.To.Name)

@@ -29,7 +29,8 @@ type whoView struct {
 	Lease string `json:"lease,omitempty"`
 	Node  string `json:"node,omitempty"` // the lease's holder; empty where that is the cluster
 	// Owner is Claim, Pod, Request, Foreign, Reservation or empty: nobody, by what can be
-	// known. Foreign is a pod to which another IPAM has given the address.
+	// known. Foreign is a pod to which another IPAM has given the address; without Pods it is kept
+	// from all, as Note says.
 	Owner   string `json:"owner,omitempty"`
 	Claim   string `json:"claim,omitempty"`   // namespace/name
 	Request string `json:"request,omitempty"` // the sub-lease's name
@@ -323,7 +324,11 @@ func (s *session) grantee(ctx context.Context, g v1alpha1.Grant, v *whoView) err
 		v.Owner, v.Claim = "Claim", g.To.Namespace+"/"+g.To.Name
 		names = []string{protocol.UseName(protocol.UID(g.To.UID), 0), protocol.UseName(protocol.UID(g.To.UID), 1)}
 	case v1alpha1.GranteePod:
-		v.Owner, v.Pods = "Foreign", []useView{{Node: g.To.Node, Namespace: g.To.Namespace, Pod: g.To.Name}}
+		if v.Owner = "Foreign"; protocol.UID(g.To.UID) == protocol.SeveralPods {
+			v.Note = "several pods are said to have it by another IPAM: the condition TwoOwners of the pool names them"
+			return nil
+		}
+		v.Pods = []useView{{Node: g.To.Node, Namespace: g.To.Namespace, Pod: g.To.Name}}
 		return nil
 	case v1alpha1.GranteeReservation:
 		v.Owner, v.Reservation = "Reservation", g.To.Name

@@ -15,6 +15,7 @@ func TestWhatIsBeingFreed(t *testing.T) {
 			Owner: "Foreign", Pods: []useView{{Node: "n2", Namespace: "shop", Pod: "old"}}},
 		"pod shop/old on node n2, which has it by another IPAM; the grant is being taken back, as its pod is gone or has other addresses; kept for the pod by node n1, lease l": {
 			Owner: "Foreign", Pods: []useView{{Node: "n2", Namespace: "shop", Pod: "old"}}, Freeing: true},
+		"nobody: several pods have it; kept from all by node n1, lease l": {Owner: "Foreign", Note: "several pods have it"},
 	} {
 		v.Node, v.Lease = "n1", "l"
 		if got := v.text(); got != want {

@@ -43,6 +43,9 @@ func (v whoView) text() string {
 	case "Claim":
 		text = "claim " + v.Claim + ", used by " + cmp.Or(by, "no pod now")
 	case "Foreign":
+		if len(v.Pods) == 0 {
+			return "nobody: " + v.Note + "; kept from all by " + holderText(v)
+		}
 		u := v.Pods[0]
 		text = fmt.Sprintf("pod %s/%s on node %s, which has it by another IPAM", u.Namespace, u.Pod, u.Node)
 		granted = "; kept for the pod by "

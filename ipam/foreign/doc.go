@@ -9,9 +9,10 @@
 //
 // Before a pool is opened, and before addresses that an edit has added are given, the
 // controller finds out what of them pods have: package controller/looker reads and asks,
-// and this package decides. [Find], [Candidates], [Pending] and [Ended] are pure functions of what
-// was read. The [Verdict] on each pool says whether the pool may be opened, and what is in
-// the way; package pools follows it.
+// and this package decides, by what was read alone. [Gather] puts that in order.
+// [Evidence.Weigh] says of a pool what is to be kept for whom, and what it waits for;
+// docs/decisions/0035 says which proofs count. [Evidence.Ended] says what is not kept any
+// more. The [Verdict] on a pool is what package pools follows.
 //
 // [ReadDefinition], [WhereaboutsPool] and [WhereaboutsReservation] read what other IPAMs say.
 package foreign

@@ -21,11 +21,14 @@ type Facts struct {
 	Records     []Record
 	// Reports are the answers of the nodes' agents.
 	Reports map[protocol.NodeName]protocol.Report
-	Leases  map[protocol.PoolName][]protocol.Lease
+	// Asked says for which pools each of them was asked; nil is for all.
+	Asked  map[protocol.NodeName]map[protocol.PoolName]bool
+	Leases map[protocol.PoolName][]protocol.Lease
 	// SubLeases say which pods grants serve.
 	SubLeases []protocol.SubLease
-	// Lives are the nodes whose agent lives: what runs there, and by whose word, it knows best.
-	Lives map[protocol.NodeName]bool
+	// Agents are the nodes that have an agent, and whether it lives: what runs there, and by whose
+	// word, it knows best.
+	Agents map[protocol.NodeName]bool
 }
 
 // A Pool is a pool as a look sees it.
@@ -48,14 +51,16 @@ type Pool struct {
 	Opening bool
 	// Fenced says that whereabouts has objects for addresses of the pool.
 	Fenced bool
-	// Kept says that addresses of the pool are kept for pods of another IPAM: where the look
+	// Kept are the addresses of the pool that are kept for pods of another IPAM. Where the look
 	// before the opening has found none, none are looked for among Tenure's own networks.
-	Kept bool
+	Kept map[netip.Addr]protocol.Grantee
 	// TrustStatus is a person's word that the pods' status shows all that pods have by another
 	// IPAM, also where a node's agent cannot read that IPAM's files.
 	TrustStatus bool
 	// ShareWith are the definitions of which a person says that they share nothing.
 	ShareWith []string
+	// MayUse reports whether a namespace may use the pool; nil is whether or not.
+	MayUse func(namespace string) bool
 }
 
 // A Pod is a pod that is bound to a node and has not ended.
@@ -81,25 +86,12 @@ type Shown struct {
 	Addrs      []netip.Addr
 }
 
-// maxShown is how many addresses of a pod's status count: any user can write an
-// annotation.
-const maxShown = 16
-
 // uid returns the pod's UID as the runtime and the agents name it.
 func (p Pod) uid() protocol.UID {
 	if p.Runtime != "" {
 		return p.Runtime
 	}
 	return p.UID
-}
-
-// sighted reports whether a sighting is of p. Where the runtime does not tell the UID, the name
-// does.
-func (p Pod) sighted(s protocol.Sighting) bool {
-	if s.Pod.UID == "" {
-		return s.Pod.Namespace == p.Namespace && s.Pod.Name == p.Name
-	}
-	return s.Pod.UID == p.uid() || s.Pod.UID == p.UID
 }
 
 // grantee returns p as whom an address is kept for.
@@ -110,6 +102,11 @@ func (p Pod) grantee() protocol.Grantee {
 // shows reports whether p's status shows something of a definition.
 func (p Pod) shows(definition string) bool {
 	return slices.ContainsFunc(p.Shows, func(s Shown) bool { return s.Definition == definition })
+}
+
+// Selects reports whether p selects one of some definitions.
+func (p Pod) Selects(of map[string]bool) bool {
+	return slices.ContainsFunc(p.Selected, func(d string) bool { return of[d] })
 }
 
 // Segment returns the definitions of p's segment.

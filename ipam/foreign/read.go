@@ -1,9 +1,9 @@
 package foreign
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/netip"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -32,27 +32,30 @@ func ReadPod(o *corev1.Pod) Pod {
 }
 
 // readStatus returns the addresses of a status annotation that selections explain: not
-// the default network's, and no more than maxShown.
+// the default network's, and no more than mostShown.
 func readStatus(annotation string, selections []npwg.Selection) (shows []Shown) {
 	var elements []npwg.Status
 	if annotation == "" || json.Unmarshal([]byte(annotation), &elements) != nil {
 		return nil
 	}
-	left := maxShown
+	type shown struct{ name, iface string }
+	of := map[shown]string{} // also by the short name, where the interface says which is meant
+	for _, s := range selections {
+		of[shown{s.String(), ""}], of[shown{s.Name, s.Interface}] = s.String(), s.String()
+	}
+	left := mostShown
 	for _, e := range elements {
-		i := slices.IndexFunc(selections, func(s npwg.Selection) bool {
-			return e.Name == s.String() || e.Name == s.Name && e.Interface == s.Interface
-		})
-		if e.Default || i < 0 {
+		definition := cmp.Or(of[shown{e.Name, ""}], of[shown{e.Name, e.Interface}])
+		if e.Default || definition == "" || left == 0 {
 			continue
 		}
-		s := Shown{Definition: selections[i].String(), Interface: e.Interface}
-		for _, text := range e.IPs {
-			if a, ok := address(text); ok && left > 0 {
+		s := Shown{Definition: definition, Interface: e.Interface}
+		for _, text := range e.IPs[:min(len(e.IPs), left)] {
+			if a, ok := address(text); ok {
 				s.Addrs = append(s.Addrs, a)
-				left--
 			}
 		}
+		left -= min(len(e.IPs), left)
 		shows = append(shows, s)
 	}
 	return shows

@@ -7,16 +7,37 @@ import (
 	"go4.org/netipx"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// A Verdict is what is known of a pool and other IPAMs.
+// A Stage is what a pool waits for, before its new addresses can be given.
+type Stage uint8
+
+// The stages, in their order.
+const (
+	// StageUnknown: the pool has not been looked at as it is now.
+	StageUnknown Stage = iota
+	// StageOthers: another IPAM may give its addresses.
+	StageOthers
+	// StageFence: it is yet to be said, or to be heard, that whereabouts gives nothing new.
+	StageFence
+	// StageReports: nodes' agents have yet to say what their pods have, or cannot read all of it.
+	StageReports
+	// StageGrants: what pods have is yet to be kept for them.
+	StageGrants
+	// StagePods: pods that were bound before may still get an address of another IPAM.
+	StagePods
+	// StageClear: what pods of other IPAMs have of the new addresses is kept for them, but for
+	// [Verdict.Blocked].
+	StageClear
+)
+
+// A Verdict is what is known of a pool and other IPAMs. It is not changed once it is published.
 type Verdict struct {
 	// Of is the state of the pool that the verdict is about: see [StateOf].
-	Of string
-	// Clear says that what pods of other IPAMs have of the pool's new addresses is kept
-	// for them, but for Blocked.
-	Clear bool
-	// Why says why it is not clear; empty where it is.
+	Of    string
+	Stage Stage
+	// Why says why it waits; empty where it does not.
 	Why string
 	// Others are the definitions by which another IPAM may give addresses of the pool,
 	// and Blocked these addresses.
@@ -24,9 +45,15 @@ type Verdict struct {
 	Blocked *netipx.IPSet
 	// Fence are the names of whereabouts' IPPools that must give nothing new.
 	Fence []string
-	// Conflicts are addresses with two owners.
+	// Conflicts are addresses with two owners, and what cannot be kept for a pod.
 	Conflicts []Conflict
+	// PassedOver are nodes that were not waited for any longer: their agents beat, and do not say
+	// what their pods have.
+	PassedOver []protocol.NodeName
 }
+
+// Clear reports whether nothing is waited for.
+func (v Verdict) Clear() bool { return v.Stage == StageClear }
 
 // TrustsStatus reports whether somebody has given the word that the pods' status tells all.
 func TrustsStatus(p *v1alpha1.IPPool) bool {
@@ -55,7 +82,11 @@ func StateOf(p *v1alpha1.IPPool) string {
 // Same reports whether v and o say the same.
 func (v Verdict) Same(o Verdict) bool {
 	text := func(x Verdict) string {
-		return fmt.Sprint(x.Of, x.Clear, x.Why, x.Fence, x.Conflicts, x.Others, setText(x.Blocked))
+		var others []string
+		for _, d := range x.Others {
+			others = append(others, d.String()+" "+d.By())
+		}
+		return fmt.Sprint(x.Of, x.Stage, x.Why, x.Fence, x.Conflicts, others, setText(x.Blocked), x.PassedOver)
 	}
 	return text(v) == text(o)
 }

@@ -81,6 +81,9 @@ func (g Grantee) String() string {
 	case GranteeSubLease:
 		return "sub-lease " + g.Name
 	case GranteePod:
+		if g.UID == SeveralPods {
+			return "nobody: several pods are said to have it by another IPAM"
+		}
 		return "pod " + g.Namespace + "/" + g.Name + ", which another IPAM has given it to"
 	case GranteeReservation:
 		return "reservation " + g.Name

@@ -98,6 +98,9 @@ func (l *look) grants() {
 // checkForeign looks at an address that is kept for a pod of another IPAM.
 func (l *look) checkForeign(lease *protocol.Lease, g protocol.Grant) {
 	at := place{lease.Pool, g.Addr}
+	if g.To.UID == protocol.SeveralPods {
+		return // nobody's; the pods that show it are its owners
+	}
 	l.ownedBy(at, foreignKey(g.To.UID), g.To.String())
 	if l.pod[g.To.UID] == nil {
 		l.add(ForeignLeaked, "iplease "+lease.Name, at, fmt.Sprintf("it is kept for %s, and the pod is gone", g.To),

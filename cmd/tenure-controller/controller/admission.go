@@ -2,15 +2,21 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/access"
+	"github.com/tenure-ipam/tenure/ipam/controller/grants"
+	"github.com/tenure-ipam/tenure/ipam/controller/looker"
+	"github.com/tenure-ipam/tenure/ipam/controller/pools"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -43,4 +49,19 @@ func (a admission) Labels(ctx context.Context, namespace string) (map[string]str
 		return nil, fmt.Errorf("read labels of namespace %s: %w", namespace, err)
 	}
 	return obj.Labels, nil
+}
+
+// looker returns what looks at the addresses that other IPAMs have given.
+func (c *Controller) looker(from cache.Cache, live *kube.API, b *grants.Broker, ofPools *pools.Reconciler, namespaces access.Facts) *looker.Looker {
+	return &looker.Looker{
+		Cache: from, Live: live, Broker: b, Beats: ofPools.Beats,
+		MayUse: func(ctx context.Context, pool *v1alpha1.IPPool, namespace string) bool {
+			denied := new(access.DeniedError)
+			return !errors.As(kube.AccessOf(pool).Check(ctx, namespaces, namespace, pool.Name), &denied)
+		},
+		Registrations: func(ctx context.Context) ([]protocol.Registration, error) {
+			return cachedRegistrations(ctx, from, c.cfg.RegistrationNamespace)
+		},
+		Calls: 16, Metrics: looker.NewMetrics(), Log: c.log.With("part", "foreign"), Now: time.Now,
+	}
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -27,7 +26,6 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/controller/deadnodes"
 	"github.com/tenure-ipam/tenure/ipam/controller/doorbell"
 	"github.com/tenure-ipam/tenure/ipam/controller/grants"
-	"github.com/tenure-ipam/tenure/ipam/controller/looker"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
 	"github.com/tenure-ipam/tenure/ipam/controller/pools"
 	"github.com/tenure-ipam/tenure/ipam/controller/requests"
@@ -290,7 +288,7 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		Metrics: deadnodes.NewMetrics(), Log: c.log.With("part", "takeover"), Margin: c.cfg.TakeOverMargin, Calls: deadnodes.DefaultCalls,
 		Now: func() time.Duration { return time.Since(begun) },
 	}
-	ofForeign := c.looker(mgr.GetCache(), live, b, ofPools)
+	ofForeign := c.looker(mgr.GetCache(), live, b, ofPools, admission{mgr.GetCache(), reviews})
 	ofForeign.Told = bells.pool
 	ofPools.Foreign = ofForeign
 	ofRanks := &ranker{cache: mgr.GetCache(), namespace: c.cfg.RegistrationNamespace, writer: live, log: c.log.With("part", "ranks")}
@@ -350,17 +348,6 @@ func (b *bells) notify() grants.Notify {
 }
 
 func (b *bells) pool(name protocol.PoolName) { b.pools.Ring("", string(name)) }
-
-// looker returns what looks at the addresses that other IPAMs have given.
-func (c *Controller) looker(from cache.Cache, live *kube.API, b *grants.Broker, ofPools *pools.Reconciler) *looker.Looker {
-	return &looker.Looker{
-		Cache: from, Live: live, Broker: b, Beats: ofPools.Beats,
-		Registrations: func(ctx context.Context) ([]protocol.Registration, error) {
-			return cachedRegistrations(ctx, from, c.cfg.RegistrationNamespace)
-		},
-		Calls: 16, Metrics: looker.NewMetrics(), Log: c.log.With("part", "foreign"), Now: time.Now,
-	}
-}
 
 // probes serves health, and readiness once the caches are filled, whoever leads.
 func probes(mgr manager.Manager) error {

@@ -95,7 +95,7 @@ func (e edit) apply(l *protocol.Lease, at int) (done, changed bool) {
 // keptFor reports whether g keeps its address for a pod, because another IPAM has given
 // it that.
 func keptFor(g protocol.Grant, pod protocol.UID) bool {
-	return pod != "" && g.To.Kind == protocol.GranteePod && g.To.UID == pod
+	return pod != "" && pod != protocol.SeveralPods && g.To.Kind == protocol.GranteePod && g.To.UID == pod
 }
 
 // mark marks a grant of a lease of that revision, or takes the mark off it. A mark

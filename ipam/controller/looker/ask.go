@@ -4,255 +4,253 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"go4.org/netipx"
 
-	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// errNoFence says that nothing holds whereabouts to a fence.
-var errNoFence = errors.New("the cluster has whereabouts, and not the policy foreign-fence.tenure.dev, without which whereabouts goes on giving addresses: install it with the rest of Tenure's policies")
-
-// fence returns the names of whereabouts' IPPools that are to give nothing new, because p
-// takes their addresses over: those that cover addresses of p, or would by what the
-// segment's definitions say, and that no definition of whereabouts' uses any more.
-func (t *round) fence(p foreign.Pool) []string {
-	if !t.served {
-		return nil
-	}
-	names := map[string]bool{}
-	for _, o := range t.objects {
-		if slices.ContainsFunc(p.Whole.Ranges(), func(r allocator.Range) bool {
-			return netipx.IPRangeFrom(r.Start, r.End).Overlaps(netipx.RangeOfPrefix(o.covers))
-		}) {
-			names[o.name] = true
-		}
-	}
-	for _, d := range p.Segment(t.facts.Definitions) {
-		for _, o := range d.Whereabouts {
-			names[o.Name] = true
-		}
-	}
-	for _, d := range t.facts.Definitions {
-		if d.IPAM == foreign.TypeWhereabouts {
-			for _, o := range d.Whereabouts {
-				delete(names, o.Name)
-			}
-		}
-	}
-	return slices.Sorted(maps.Keys(names))
+// node is what a look knows of a node's agent and Node.
+type node struct {
+	// registered says that reg, the agent's registration, is there: with somebody on it, or with a
+	// term that was ended.
+	registered bool
+	reg        protocol.Registration
+	// there and off say, once looked says so, whether the Node is there, and whether somebody
+	// vouches that the machine is off.
+	looked, there, off bool
 }
 
-// ask asks the nodes' agents what their pods have, where that tells something: those of pods
-// that may have something by another IPAM, and those on which something that is kept may have
-// ended. It reports whether any is asked.
-func (t *round) ask(ctx context.Context) (bool, error) {
+// question is what a node is asked, and of which pools.
+type question struct {
+	protocol.Look
+	pools map[protocol.PoolName]bool
+	parts []protocol.Sighting // of a report that goes on
+}
+
+// readNodes reads which nodes have an agent, and which of these live.
+func (t *look) readNodes(ctx context.Context) error {
 	regs, err := t.Registrations(ctx)
 	if err != nil {
-		return false, err
+		return err
 	}
-	t.ended, t.registered, t.facts.Lives = map[protocol.NodeName]bool{}, map[protocol.NodeName]bool{}, map[protocol.NodeName]bool{}
 	for _, reg := range regs {
-		t.ended[reg.Node], t.registered[reg.Node] = reg.Ended(), !reg.Ended()
-		if !reg.Ended() && t.Beats(reg.Node) {
-			t.facts.Lives[reg.Node] = true
+		t.nodes[reg.Node] = &node{registered: true, reg: reg}
+		if !reg.Ended() {
+			t.facts.Agents[reg.Node] = t.Beats(reg.Node)
 		}
 	}
-	t.candidates = foreign.Candidates(t.facts)
-	of := t.nodesOfEnding()
-	for _, nodes := range t.candidates {
-		maps.Copy(of, nodes)
+	maps.DeleteFunc(t.passed, func(n protocol.NodeName, _ map[protocol.PoolName]bool) bool { return t.nodes[n] == nil })
+	return nil
+}
+
+// node looks at the Node of that name.
+func (t *look) node(ctx context.Context, name protocol.NodeName) *node {
+	n := t.nodes[name]
+	if n == nil {
+		n = &node{}
+		t.nodes[name] = n
 	}
-	regs = slices.DeleteFunc(regs, func(reg protocol.Registration) bool { return reg.Ended() || !of[reg.Node] })
-	if len(regs) == 0 {
-		return false, nil
+	if !n.looked {
+		seen, out, _ := t.Live.ReadNode(ctx, name)
+		n.looked, n.there, n.off = true, out != protocol.NotFound, seen.Off
 	}
-	t.id = rand.Text()
-	text := t.question().String()
-	for _, reg := range regs {
-		t.nodes = append(t.nodes, reg.Node)
+	return n
+}
+
+// ask asks the nodes' agents what their pods have, where that tells something: those whose word the
+// pools wait for, and those on which something that is kept may have ended. It reports whether any
+// is asked.
+func (t *look) ask(ctx context.Context) bool {
+	of := map[protocol.NodeName]map[protocol.PoolName]bool{}
+	add := func(n protocol.NodeName, p protocol.PoolName) {
+		if of[n] == nil {
+			of[n] = map[protocol.PoolName]bool{}
+		}
+		of[n][p] = true
 	}
-	grants.Each(t.Calls, regs, func(s protocol.Registration) {
-		out, err := t.Live.AskNode(ctx, s.Meta, text)
+	for _, p := range t.pools {
+		for n := range p.finding.Asks {
+			add(n, p.Name)
+		}
+	}
+	for _, b := range t.evidence.Unclaimed(t.kept()) {
+		if b.To.UID != protocol.SeveralPods {
+			add(b.To.Node, b.Pool)
+			continue
+		}
+		for n := range t.facts.Agents {
+			add(n, b.Pool)
+		}
+	}
+	t.turn++
+	var nodes []protocol.NodeName
+	for _, n := range slices.Sorted(maps.Keys(of)) {
+		if r := t.nodes[n]; r != nil && !r.reg.Ended() {
+			t.asked[n] = t.question(of[n])
+			t.facts.Asked[n] = t.asked[n].pools
+			nodes = append(nodes, n)
+		}
+	}
+	maps.DeleteFunc(t.silent, func(n protocol.NodeName, _ time.Time) bool { return t.asked[n] == nil })
+	t.send(ctx, nodes)
+	return len(nodes) > 0
+}
+
+// send puts the questions to nodes.
+func (t *look) send(ctx context.Context, nodes []protocol.NodeName) {
+	for _, n := range nodes {
+		t.asked[n].ID = rand.Text()
+	}
+	grants.Each(t.Calls, nodes, func(n protocol.NodeName) {
+		out, err := t.Live.AskNode(ctx, t.nodes[n].reg.Meta, t.asked[n].String())
 		if out != protocol.Done { // it is asked by the next look, and counts as silent in this one
-			t.Log.DebugContext(ctx, "node cannot be asked what its pods have", "node", s.Node, "error", err)
+			t.Log.DebugContext(ctx, "node cannot be asked what its pods have", "node", n, "error", err)
 		}
 	})
-	return true, nil
 }
 
-// kept returns what is kept for pods.
-func (t *round) kept() (all []foreign.Bar) {
-	for _, h := range t.Broker.Kept() {
-		all = append(all, foreign.Bar{Pool: h.Pool, Addr: h.Grant.Addr, To: h.Grant.To})
-	}
-	return all
-}
-
-// nodesOfEnding returns the nodes of what is kept and has ended, as far as the API server
-// tells.
-func (t *round) nodesOfEnding() map[protocol.NodeName]bool {
-	nodes := map[protocol.NodeName]bool{}
-	for _, b := range foreign.Ended(t.facts, t.kept(), func(protocol.NodeName) bool { return true }) {
-		nodes[b.To.Node] = true
-	}
-	return nodes
-}
-
-// question returns what the agents are asked.
-func (t *round) question() protocol.Look {
-	look := protocol.Look{ID: t.id}
+// question returns what a node is asked of pools, or of those for which it has room. The next looks
+// ask for the others: each begins with another pool.
+func (t *look) question(of map[protocol.PoolName]bool) *question {
+	q := &question{pools: map[protocol.PoolName]bool{}}
 	var set netipx.IPSetBuilder
 	networks := map[protocol.HostLocal]bool{}
-	for _, p := range t.facts.Pools {
+	room := protocol.MaxLook
+	for i := range t.pools {
+		p := t.pools[(i+t.turn)%len(t.pools)]
+		if !of[p.Name] {
+			continue
+		}
+		segment := p.Segment(t.facts.Definitions)
+		for _, r := range p.Whole.Ranges() {
+			room -= len(fmt.Sprintf(`"%v-%v",`, r.Start, r.End))
+		}
+		for _, d := range segment {
+			room -= len(protocol.Look{HostLocal: []protocol.HostLocal{{Network: d.Network, DataDir: d.DataDir}}}.String())
+		}
+		if room < 0 && len(q.pools) > 0 {
+			break
+		}
+		q.pools[p.Name] = true
 		for _, r := range p.Whole.Ranges() {
 			set.AddRange(netipx.IPRangeFrom(r.Start, r.End))
 		}
-		for _, d := range p.Segment(t.facts.Definitions) {
+		for _, d := range segment {
 			networks[protocol.HostLocal{Network: d.Network, DataDir: d.DataDir}] = true
 		}
 	}
 	ranges, _ := set.IPSet() // only valid ranges were added
 	for _, r := range ranges.Ranges() {
-		look.Ranges = append(look.Ranges, r.String())
+		q.Ranges = append(q.Ranges, r.String())
 	}
-	look.HostLocal = slices.SortedFunc(maps.Keys(networks), func(a, b protocol.HostLocal) int {
+	q.HostLocal = slices.SortedFunc(maps.Keys(networks), func(a, b protocol.HostLocal) int {
 		return cmp.Or(strings.Compare(a.Network, b.Network), strings.Compare(a.DataDir, b.DataDir))
 	})
-	return look
+	return q
 }
 
-// reports takes up the answers of the nodes that were asked. It reports whether all have
+// collect takes up the answers of the nodes that were asked. It reports whether all have
 // answered, or those that have not are not to be waited for any more.
-func (t *round) reports(ctx context.Context) (done bool, err error) {
-	if t.id == "" {
-		return true, nil
-	}
+func (t *look) collect(ctx context.Context) (done bool, err error) {
 	regs, err := t.Registrations(ctx)
 	if err != nil {
 		return false, err
 	}
-	t.facts.Reports, t.silent = map[protocol.NodeName]protocol.Report{}, nil
-	asked := map[protocol.NodeName]bool{}
-	for _, n := range t.nodes {
-		asked[n] = true
+	now := map[protocol.NodeName]protocol.Registration{}
+	for _, reg := range regs {
+		now[reg.Node] = reg
 	}
-	for _, s := range regs {
-		if !asked[s.Node] {
+	var goOn []protocol.NodeName
+	waits := false
+	for _, n := range slices.Sorted(maps.Keys(t.asked)) {
+		if _, answered := t.facts.Reports[n]; answered {
 			continue
 		}
-		r, ok, err := protocol.ParseReport(s.Report)
+		switch answered, more := t.hear(ctx, n, now[n].Report); {
+		case more:
+			goOn = append(goOn, n)
+		case answered:
+			delete(t.silent, n)
+			delete(t.passed, n)
+		case now[n].Ended() || !t.Beats(n) || !t.node(ctx, n).there:
+			t.facts.Agents[n] = false // its agent does not live
+		case t.isPassed(ctx, n):
+			t.facts.Agents[n] = false
+		default:
+			waits = true
+		}
+	}
+	t.send(ctx, goOn)
+	return !waits && len(goOn) == 0 || t.Now().Sub(t.facts.Now) >= answerWithin, nil
+}
+
+// hear takes up what a node's registration says in answer to its question; more says that it goes
+// on.
+func (t *look) hear(ctx context.Context, n protocol.NodeName, text string) (answered, more bool) {
+	q := t.asked[n]
+	r, ok, err := protocol.ParseReport(text)
+	if err != nil {
+		t.Log.WarnContext(ctx, "node's report is garbled", "node", n, "error", err)
+	}
+	if !ok || r.ID != q.ID {
+		return false, false
+	}
+	q.parts = append(q.parts, r.Has...)
+	if q.From.Less(r.Next) { // the zero address is less than all
+		q.From = r.Next
+		return false, true
+	}
+	r.Has = q.parts
+	t.facts.Reports[n] = r
+	return true, false
+}
+
+// isPassed reports whether a node whose agent beats has not answered for so long that the pools go
+// on without its word.
+func (t *look) isPassed(ctx context.Context, n protocol.NodeName) bool {
+	since, asked := t.silent[n]
+	if !asked {
+		t.silent[n] = t.facts.Now
+	}
+	if !asked || t.Now().Sub(since) < passAfter {
+		return false
+	}
+	if t.passed[n] == nil {
+		t.passed[n] = map[protocol.PoolName]bool{}
+		t.Log.WarnContext(ctx, "node is passed over: its agent beats, and does not say what its pods have by other IPAMs", "node", n, "for", passAfter)
+	}
+	maps.Copy(t.passed[n], t.asked[n].pools)
+	return true
+}
+
+// dead reports whether the node of the pod that something is kept for counts as dead: the
+// controller has ended the term of its registration, or it has neither a Node nor anybody on its
+// registration. Where the pool takes no silence for an answer, somebody has to vouch for that.
+func (t *look) dead(ctx context.Context) func(foreign.Bar) bool {
+	confirmed := map[protocol.PoolName]bool{}
+	for _, p := range t.pools {
+		confirmed[p.Name] = p.confirmed
+	}
+	return func(b foreign.Bar) bool {
+		n := t.nodes[b.To.Node]
 		switch {
-		case err != nil:
-			t.Log.WarnContext(ctx, "node's report is garbled", "node", s.Node, "error", err)
-		case ok && r.ID == t.id:
-			t.facts.Reports[s.Node] = r
-			continue
+		case n != nil && n.registered && !n.reg.Ended():
+			return false
+		case n != nil && n.registered && !confirmed[b.Pool]:
+			return true
+		case n != nil && n.registered:
+			return slices.ContainsFunc(n.reg.Former, func(f protocol.Former) bool { return f.Ended && f.Vouched })
+		case confirmed[b.Pool]:
+			return t.node(ctx, b.To.Node).off
 		}
-		if !s.Ended() && t.Beats(s.Node) && !t.gone(ctx, s.Node) {
-			t.silent = append(t.silent, s.Node)
-		} else {
-			delete(t.facts.Lives, s.Node)
-		}
+		return !t.node(ctx, b.To.Node).there
 	}
-	slices.Sort(t.silent)
-	return len(t.silent) == 0 || t.Now().Sub(t.facts.Now) >= answerWithin, nil
-}
-
-// answers asks the broker for what is to be kept, and returns what somebody else has.
-func (t *round) answers(bars []foreign.Bar) (conflicts []foreign.Conflict) {
-	of := map[protocol.PoolName]*waiting{}
-	for _, w := range t.waiting {
-		of[w.pool.Name] = w
-	}
-	for _, b := range bars {
-		ask, ok := t.asking[place{b.Pool, b.Addr}]
-		if !ok || ask.To != b.To {
-			continue
-		}
-		answer := t.Broker.Ask(ask)
-		w := of[b.Pool]
-		switch bad := answer.Problem; {
-		case len(answer.Granted) > 0:
-			continue
-		case bad.Reason == grants.Taken:
-			conflicts = append(conflicts, foreign.Conflict{Pool: b.Pool, Addr: b.Addr, Owners: []string{foreign.Who(b.To), "somebody else: " + bad.Message}})
-			continue
-		case bad.Reason != grants.NoProblem && w != nil:
-			w.unkept = ": " + bad.Message
-		}
-		if w != nil && w.pool.New.Contains(b.Addr) {
-			w.bars++
-		}
-	}
-	return conflicts
-}
-
-// freeEnded frees the addresses that nobody has any more. Two looks that are endEvery apart must
-// have seen that.
-func (t *round) freeEnded(ctx context.Context) error {
-	ended := foreign.Ended(t.facts, t.kept(), t.dead(ctx))
-	held, next := t.held(), map[place]ending{}
-	var freed []grants.Held
-	for _, b := range ended {
-		at := place{b.Pool, b.Addr}
-		first, seen := t.endings[at]
-		if !seen || first.pod != b.To.UID {
-			first = ending{b.To.UID, t.facts.Now}
-		}
-		next[at] = first
-		if t.facts.Now.Sub(first.since) < endEvery {
-			continue
-		}
-		for _, h := range held[at] {
-			if h.Grant.To.UID == b.To.UID {
-				freed = append(freed, h)
-			}
-		}
-	}
-	t.endings = next
-	if len(freed) == 0 {
-		return nil
-	}
-	if free, err := t.Broker.MayFree(ctx, freed); !free {
-		return err
-	}
-	for _, h := range freed {
-		t.Broker.WithdrawBar(h.Grant.To.UID, h.Grant.Addr)
-		delete(t.asking, place{h.Pool, h.Grant.Addr})
-	}
-	if err := t.Broker.Drop(ctx, freed); err != nil {
-		return fmt.Errorf("free addresses of pods of other IPAMs: %w", err)
-	}
-	for _, h := range freed {
-		t.Log.InfoContext(ctx, "address of another IPAM is free: its pod is gone", "pool", h.Pool, "address", h.Grant.Addr, "pod", h.Grant.To.Namespace+"/"+h.Grant.To.Name)
-	}
-	return nil
-}
-
-// dead returns what tells whether a node counts as dead: the controller has ended its
-// registration's term, or it has neither a Node nor anybody on its registration.
-func (t *round) dead(ctx context.Context) func(protocol.NodeName) bool {
-	return func(node protocol.NodeName) bool {
-		return t.ended[node] || !t.registered[node] && t.gone(ctx, node)
-	}
-}
-
-// gone reports whether there is no Node of that name.
-func (t *round) gone(ctx context.Context, node protocol.NodeName) bool {
-	gone, known := t.without[node]
-	if !known {
-		_, out, _ := t.Live.ReadNode(ctx, node)
-		gone = out == protocol.NotFound
-		t.without[node] = gone
-	}
-	return gone
 }

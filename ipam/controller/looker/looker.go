@@ -6,9 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
@@ -54,15 +52,17 @@ const (
 	waitEvery = time.Second
 	// tookMost is how much of the time that a look took counts for when the next one is.
 	tookMost = 30 * time.Second
-	// answerEvery is how often it sees whether the nodes' agents have answered.
-	answerEvery = 200 * time.Millisecond
+	// answerEvery is how often it sees whether the nodes' agents have answered, answerWithin
+	// how long these may take, and passAfter how long a pool waits for one that never does.
+	answerEvery  = 200 * time.Millisecond
+	answerWithin = 5 * time.Second
+	passAfter    = 10 * time.Minute
 	// fenceWithin is how long the API servers may take to hear of a fence.
 	fenceWithin = 5 * time.Second
-	// answerWithin is how long agents may take for their reports.
-	answerWithin = 5 * time.Second
 )
 
-// Looker looks at what other IPAMs have given. Make one with all its exported fields set.
+// Looker looks at what other IPAMs have given. Make one with all its exported fields set. One
+// goroutine, that of Run, reads, decides and publishes.
 type Looker struct {
 	// Cache has definitions.
 	Cache  client.Reader
@@ -72,6 +72,8 @@ type Looker struct {
 	Registrations func(ctx context.Context) ([]protocol.Registration, error)
 	// Beats reports whether a node's agent has been heard of lately.
 	Beats func(protocol.NodeName) bool
+	// MayUse reports whether a namespace may use a pool; where that is not known it may.
+	MayUse func(ctx context.Context, pool *v1alpha1.IPPool, namespace string) bool
 	// Told is called with each pool on which the verdict is another than before.
 	Told func(protocol.PoolName)
 	// Calls is how many calls to the API server may be under way at once.
@@ -87,10 +89,32 @@ type Looker struct {
 	verdicts map[protocol.PoolName]foreign.Verdict // guarded by mu
 
 	// The rest is Run's alone.
-	current *round               // that waits for the nodes' agents; nil if none does
-	asking  map[place]grants.Ask // what is to be kept, or is
-	endings map[place]ending     // what the last look has seen to have ended
-	fences  map[string]fence     // what pools fence, by their names
+	current *look                                            // that waits for the nodes' agents; nil if none does
+	asking  map[place]grants.Ask                             // what is to be kept, or is
+	endings map[place]ending                                 // what the last look has seen to have ended
+	fences  map[string]fence                                 // what pools fence, by their names
+	silent  map[protocol.NodeName]time.Time                  // since when nodes are asked that have not answered
+	passed  map[protocol.NodeName]map[protocol.PoolName]bool // nodes without whose word pools went on
+	turn    int                                              // of the look: from which pool on nodes are asked
+}
+
+// place is an address of a pool.
+type place struct {
+	pool protocol.PoolName
+	addr netip.Addr
+}
+
+// ending is since when an address has been seen without its pod.
+type ending struct {
+	pod   protocol.UID
+	since time.Time
+}
+
+// fence is what a pool says of whereabouts' IPPools that give nothing new, and since when
+// that has been seen.
+type fence struct {
+	of    string
+	since time.Time
 }
 
 // Of returns the last verdict on a pool, the zero foreign.Verdict if there is none.
@@ -142,113 +166,43 @@ func (l *Looker) Run(ctx context.Context) error {
 // Round goes on with looking, if there is cause to, and returns when to come again. It
 // waits for nobody: what a node's agent is asked, the next Round finds answered.
 func (l *Looker) Round(ctx context.Context) (again time.Duration, err error) {
-	if l.current == nil {
-		if asks, err := l.start(ctx); err != nil || asks {
-			return answerEvery, err
-		}
-	}
 	t := l.current
-	answered, err := t.reports(ctx)
-	if err != nil {
-		return 0, err
+	if t == nil {
+		if t, err = l.begin(ctx); err != nil {
+			return 0, err
+		}
+		if t.ask(ctx) {
+			l.current = t
+			t.keep(ctx)
+			l.publish(t.published())
+			return answerEvery, nil
+		}
+	} else if answered, err := t.collect(ctx); err != nil || !answered {
+		return answerEvery, err
 	}
-	if !answered {
-		return answerEvery, nil
-	}
-	l.current = nil
+	l.current, t.over = nil, true
+	t.weigh()
 	t.keep(ctx)
-	l.publish(t.verdicts) // first: they say nothing of what comes free, and it may not come free
+	l.publish(t.published()) // first: it says nothing of what comes free, and that may not come free
 	if err := t.freeEnded(ctx); err != nil {
 		return 0, err
 	}
-	l.Metrics.looked(l.Now().Sub(t.facts.Now), len(t.facts.Pods), t.calls, len(l.Broker.Kept()))
-	return t.nextLook(l.Now().Sub(t.facts.Now)), nil
+	took := l.Now().Sub(t.facts.Now)
+	l.Metrics.looked(took, len(t.facts.Pods), t.calls, len(l.Broker.Kept()))
+	return t.next(took), nil
 }
 
-// start begins the current look, and reports whether nodes' agents are asked for it.
-func (l *Looker) start(ctx context.Context) (asks bool, err error) {
-	t, err := l.begin(ctx)
-	if err != nil {
-		return false, err
-	}
-	if asks, err = t.ask(ctx); err != nil {
-		return false, err
-	}
-	l.current = t
-	if asks {
-		t.sayAsked()
-		l.publish(t.verdicts)
-	}
-	return asks, nil
-}
-
-// begin reads all that a look needs but the nodes' reports.
-func (l *Looker) begin(ctx context.Context) (*round, error) {
-	objects, err := l.Live.IPPools(ctx)
-	if err != nil {
-		return nil, err
-	}
-	t := &round{Looker: l, facts: foreign.Facts{Now: l.Now(), Leases: map[protocol.PoolName][]protocol.Lease{}}, verdicts: map[protocol.PoolName]foreign.Verdict{}, without: map[protocol.NodeName]bool{}}
-	if t.facts.Definitions, err = l.definitions(ctx); err != nil {
-		return nil, err
-	}
-	l.seeFences(objects)
-	pending := slices.ContainsFunc(objects, waits)
-	if pending || len(l.Broker.Kept()) > 0 {
-		t.unread = t.records(ctx)
-	}
-	for i := range objects {
-		t.consider(&objects[i])
-	}
-	if t.unread != nil {
-		l.publish(t.verdicts)
-		return nil, t.unread
-	}
-	if !t.cause() {
-		return t, nil
-	}
-	if err := t.look(ctx); err != nil {
-		t.unready("what pods have cannot be read: " + err.Error())
-		l.publish(t.verdicts)
-		return nil, err
-	}
-	return t, nil
-}
-
-// seeFences notes since when the pools have said what they fence: by the clock of this
-// program, since that status may have come long after the time that it names.
-func (l *Looker) seeFences(pools []v1alpha1.IPPool) {
-	next := map[string]fence{}
-	for i := range pools {
-		p := &pools[i]
-		f := fence{fmt.Sprint(p.UID, p.Status.Fenced, p.Status.FencedSince), l.Now()}
-		if last, ok := l.fences[p.Name]; ok && last.of == f.of {
-			f = last
-		}
-		next[p.Name] = f
-	}
-	l.fences = next
-}
-
-// waits reports whether some of a pool waits for a look.
-func waits(o v1alpha1.IPPool) bool {
-	return o.DeletionTimestamp == nil && (o.Status.Leasing != v1alpha1.LeasingOpen || len(o.Status.Withheld) > 0)
-}
-
-// publish takes over new verdicts as they are now, and tells of those that are others than
-// before. A round goes on with its own.
+// publish takes new verdicts over, which nobody changes any more, and tells of those that are
+// others than before.
 func (l *Looker) publish(next map[protocol.PoolName]foreign.Verdict) {
 	l.mu.Lock()
-	var news []protocol.PoolName
-	for name, v := range next {
-		if !v.Same(l.verdicts[name]) {
-			news = append(news, name)
-		}
-	}
-	l.verdicts = maps.Clone(next)
+	last := l.verdicts
+	l.verdicts = next
 	l.mu.Unlock()
-	for _, name := range news {
-		l.Told(name)
+	for name, v := range next {
+		if !v.Same(last[name]) {
+			l.Told(name)
+		}
 	}
 }
 

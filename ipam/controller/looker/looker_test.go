@@ -1,11 +1,13 @@
 package looker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -15,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/npwg"
@@ -24,153 +27,375 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// keeper is a Granter that only tells what is kept.
-type keeper struct {
-	Granter
-	kept []grants.Held
+// lan is pool 10.0.0.0/16 in the middle of being made larger: what is above 10.0.0.255 waits.
+func lan() v1alpha1.IPPool {
+	size := int32(28)
+	pool := v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: "lan", UID: "p1"}, Spec: v1alpha1.IPPoolSpec{Ranges: []v1alpha1.Range{{CIDR: "10.0.0.0/16"}}}}
+	pool.Status.Leasing, pool.Status.BlockPrefixLengths = v1alpha1.LeasingOpen, &v1alpha1.BlockPrefixLengths{IPv4: &size}
+	pool.Status.Withheld = []string{"10.0.1.0-10.0.255.254"}
+	return pool
 }
 
-func (k keeper) Kept() []grants.Held { return k.kept }
-
-// Of two pods with one address, the one that has it kept already goes on having it: in
-// whatever order a look finds them, it undoes nothing.
-func TestOneOfTwoPodsKeepsTheAddress(t *testing.T) {
-	addr := netip.MustParseAddr("10.0.0.2")
-	at := place{"lan", addr}
-	bar := func(uid protocol.UID) foreign.Bar {
-		return foreign.Bar{Pool: "lan", Addr: addr, To: protocol.Grantee{Kind: protocol.GranteePod, UID: uid, Namespace: "ns", Name: string(uid)}}
-	}
-	kept := func(uid protocol.UID) []grants.Held {
-		return []grants.Held{{Pool: "lan", Grant: protocol.Grant{Addr: addr, To: bar(uid).To}}}
-	}
-	asked := func(uid protocol.UID) map[place]grants.Ask { return map[place]grants.Ask{at: {To: bar(uid).To}} }
-	for _, c := range []struct {
-		name  string
-		asked map[place]grants.Ask
-		kept  []grants.Held
-		want  protocol.UID
-	}{
-		{"nobody has it: the first", nil, nil, "a"},
-		{"asked for", asked("b"), nil, "b"},
-		{"kept, after a restart", nil, kept("b"), "b"},
-		{"kept for one and asked for another", asked("a"), kept("b"), "b"},
-		{"kept for a third pod: the first", nil, kept("gone"), "a"},
-	} {
-		l := &round{Looker: &Looker{Broker: keeper{kept: c.kept}, asking: c.asked}}
-		if got := l.choose([]foreign.Bar{bar("a"), bar("b")})[at].To.UID; got != c.want {
-			t.Errorf("%s: kept for %q, want %q", c.name, got, c.want)
-		}
-	}
+// showing is a pod on node n1 whose status shows an address.
+func showing(name, addr string) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), Annotations: map[string]string{
+		npwg.AnnotationNetworks: "net", npwg.AnnotationStatus: fmt.Sprintf(`[{"name":"ns/net","interface":"net1","ips":[%q]}]`, addr),
+	}}}
+	pod.Spec.NodeName = "n1"
+	return pod
 }
 
-// noCache has no definition.
-type noCache struct{ client.Reader }
-
-func (noCache) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
-
-// quiet is a cluster whose one agent never answers.
-type quiet struct {
-	Live
-	looks int
-	asked func()
-	pools []v1alpha1.IPPool
-	pods  []*corev1.Pod
+// keptFor is an address of lan that is kept for a pod of a node.
+func keptFor(pod protocol.UID, addr string) grants.Held {
+	to := protocol.Grantee{Kind: protocol.GranteePod, UID: pod, Namespace: "ns", Name: string(pod), Node: "n1"}
+	return grants.Held{Pool: "lan", Grant: protocol.Grant{Addr: netip.MustParseAddr(addr), To: to}}
 }
 
-func (q *quiet) IPPools(context.Context) ([]v1alpha1.IPPool, error) { q.looks++; return q.pools, nil }
-func (q *quiet) BoundPods(_ context.Context, see func(*corev1.Pod)) (int, error) {
-	for _, p := range q.pods {
+// cluster is what a Looker sees: a pool, pods, a definition ns/net of the pool, and the agent of
+// node n1, which beats, and answers by answer.
+type cluster struct {
+	*Looker
+	now    time.Time
+	pools  []v1alpha1.IPPool
+	pods   []*corev1.Pod
+	leases []protocol.Lease
+	regs   []protocol.Registration
+	// answer is what n1 says when it is asked; nil is nothing.
+	answer func(protocol.Look) protocol.Report
+	asked  []protocol.Look
+	looks  int
+	kept   []grants.Held
+	asks   map[netip.Addr]grants.Ask // what is asked for
+	gives  func(grants.Ask) grants.Answer
+	freed  []netip.Addr
+	stuck  error // why nothing can be freed
+	told   int
+	node   protocol.Node
+}
+
+func newCluster() *cluster {
+	c := &cluster{
+		now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), asks: map[netip.Addr]grants.Ask{},
+		regs:  []protocol.Registration{{Meta: protocol.Meta{Name: "n1"}, Node: "n1", Store: "s"}},
+		gives: func(grants.Ask) grants.Answer { return grants.Answer{} },
+	}
+	c.Looker = &Looker{
+		Cache: c, Live: c, Broker: c, Calls: 1, Metrics: NewMetrics(), Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return c.now },
+		Registrations: func(context.Context) ([]protocol.Registration, error) { return slices.Clone(c.regs), nil },
+		Beats:         func(protocol.NodeName) bool { return true }, Told: func(protocol.PoolName) { c.told++ },
+		MayUse: func(context.Context, *v1alpha1.IPPool, string) bool { return true },
+	}
+	return c
+}
+
+func (c *cluster) IPPools(context.Context) ([]v1alpha1.IPPool, error) { c.looks++; return c.pools, nil }
+func (c *cluster) BoundPods(_ context.Context, see func(*corev1.Pod)) (int, error) {
+	for _, p := range c.pods {
 		see(p)
 	}
 	return 1, nil
 }
-func (q *quiet) LeasesOfPool(context.Context, protocol.PoolName) ([]protocol.Lease, error) {
-	return nil, nil
+
+func (c *cluster) LeasesOfPool(context.Context, protocol.PoolName) ([]protocol.Lease, error) {
+	return c.leases, nil
 }
-func (q *quiet) WhereaboutsPools(context.Context, func(*unstructured.Unstructured)) (bool, error) {
+
+func (c *cluster) WhereaboutsPools(context.Context, func(*unstructured.Unstructured)) (bool, error) {
 	return false, nil
 }
-func (q *quiet) SubLeases(context.Context) ([]protocol.SubLease, error) { return nil, nil }
-func (q *quiet) AskNode(context.Context, protocol.Meta, string) (protocol.Outcome, error) {
-	q.asked()
-	return protocol.Done, nil
+
+func (c *cluster) WhereaboutsReservations(context.Context, func(*unstructured.Unstructured)) (bool, error) {
+	return false, nil
 }
-func (q *quiet) ReadNode(context.Context, protocol.NodeName) (protocol.Node, protocol.Outcome, error) {
-	return protocol.Node{}, protocol.Done, nil
+func (c *cluster) FencePolicy(context.Context) (bool, error) { return true, nil }
+
+func (c *cluster) SubLeases(context.Context) ([]protocol.SubLease, error) { return nil, nil }
+func (c *cluster) AskNode(_ context.Context, _ protocol.Meta, text string) (protocol.Outcome, error) {
+	look, err := protocol.ParseLook(text)
+	if c.asked = append(c.asked, look); c.answer != nil {
+		c.regs[0].Report = c.answer(look).String()
+	}
+	return protocol.Done, err
+}
+
+func (c *cluster) ReadNode(context.Context, protocol.NodeName) (protocol.Node, protocol.Outcome, error) {
+	return c.node, protocol.Done, nil
+}
+
+func (c *cluster) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return errors.ErrUnsupported
+}
+
+func (c *cluster) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
+	d := nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "net"}}
+	d.Spec.Config = `{"cniVersion":"1.0.0","name":"net","type":"macvlan","ipam":{"type":"tenure","pool":"lan"}}`
+	into.(*nad.NetworkAttachmentDefinitionList).Items = []nad.NetworkAttachmentDefinition{d}
+	return nil
+}
+
+func (c *cluster) Ask(a grants.Ask) grants.Answer {
+	c.asks[a.From[0].Addr] = a
+	return c.gives(a)
+}
+
+func (c *cluster) WithdrawBar(_ protocol.UID, addr netip.Addr) { delete(c.asks, addr) }
+func (c *cluster) Kept() []grants.Held                         { return c.kept }
+func (c *cluster) MayFree(context.Context, []grants.Held) (bool, error) {
+	return c.stuck == nil, c.stuck
+}
+
+func (c *cluster) Drop(_ context.Context, held []grants.Held) error {
+	for _, h := range held {
+		c.freed = append(c.freed, h.Grant.Addr)
+	}
+	return nil
+}
+
+// look goes on until a look has ended, or, if no agent answers, has waited for them in vain.
+func (c *cluster) look(t *testing.T) foreign.Verdict {
+	t.Helper()
+	for ended := false; !ended; {
+		before := c.now
+		again, err := c.Round(t.Context())
+		if err != nil && c.stuck == nil {
+			t.Fatal(err)
+		}
+		if ended = c.current == nil; !ended {
+			c.now = before.Add(again)
+		}
+	}
+	return c.Of("lan")
+}
+
+// What an edit adds to a pool is usable after the first look, though the agent of the node with the
+// pool's pod never answers: nothing of another IPAM touches it. Where a pod shows an address of
+// what was added, the reason names the node that is waited for; and when the agent has not answered
+// for long, the pool goes on without it, and says so.
+func TestWiderPoolWaitsForNobody(t *testing.T) {
+	c := newCluster()
+	c.pools, c.pods = []v1alpha1.IPPool{lan()}, []*corev1.Pod{showing("p", "10.0.0.2")}
+	if v := c.look(t); !v.Clear() || len(c.asked) > 0 {
+		t.Errorf("a pod of what it had: stage %d, %q, asked %d times", v.Stage, v.Why, len(c.asked))
+	}
+	c.pods = []*corev1.Pod{showing("p", "10.0.1.2")}
+	if v := c.look(t); v.Stage != foreign.StageReports || v.Why != "the agents of nodes n1 have yet to say what their pods have" {
+		t.Errorf("a pod of what was added: stage %d, %q", v.Stage, v.Why)
+	}
+	c.gives = func(grants.Ask) grants.Answer { return grants.Answer{Granted: make([]grants.Granted, 1)} }
+	for range int(passAfter / time.Minute) {
+		if v := c.look(t); v.Clear() {
+			t.Fatal("the node was passed over too soon")
+		}
+		c.now = c.now.Add(time.Minute)
+	}
+	if v := c.look(t); !v.Clear() || !slices.Equal(v.PassedOver, []protocol.NodeName{"n1"}) {
+		t.Errorf("after %v: stage %d, %q, passed over %v", passAfter, v.Stage, v.Why, v.PassedOver)
+	}
+	c.answer = func(look protocol.Look) protocol.Report { return protocol.Report{ID: look.ID} }
+	if v := c.look(t); len(v.PassedOver) > 0 {
+		t.Errorf("after it has answered: %v", v.PassedOver)
+	}
+}
+
+// A report that goes on is asked for to its end.
+func TestReportInParts(t *testing.T) {
+	c := newCluster()
+	c.pools, c.pods = []v1alpha1.IPPool{lan()}, []*corev1.Pod{showing("p", "10.0.1.2")}
+	c.gives = func(grants.Ask) grants.Answer { return grants.Answer{Granted: make([]grants.Granted, 1)} }
+	last := netip.MustParseAddr("10.0.1.9")
+	c.answer = func(look protocol.Look) protocol.Report {
+		r := protocol.Report{ID: look.ID, Running: []protocol.UID{"p"}}
+		from := cmp.Or(look.From, netip.MustParseAddr("10.0.1.2"))
+		r.Has = []protocol.Sighting{{Addr: from, Pod: protocol.PodRef{Namespace: "ns", Name: "p", UID: "p"}, Network: "net", IPAM: "host-local"}}
+		if from != last {
+			r.Next = from.Next()
+		}
+		return r
+	}
+	if v := c.look(t); !v.Clear() || len(c.asks) != 8 || c.asks[last].To.UID != "p" {
+		t.Errorf("stage %d, %q: asks for %d addresses; want 10.0.1.2 to %v", v.Stage, v.Why, len(c.asks), last)
+	}
+}
+
+// A question has a bound. What it has no room for the next looks ask, so that no pool waits for
+// ever.
+func TestQuestionsHaveABound(t *testing.T) {
+	c := newCluster()
+	for i := range 3 {
+		pool := lan()
+		pool.Name, pool.UID = fmt.Sprint("pool-", i), types.UID(fmt.Sprint(i))
+		pool.Spec.Ranges[0].CIDR, pool.Status.Withheld = fmt.Sprintf("10.%d.0.0/16", i), []string{fmt.Sprintf("10.%d.1.0-10.%d.1.255", i, i)}
+		for k := range 1000 { // half a question
+			pool.Spec.Ranges[0].Exclude = append(pool.Spec.Ranges[0].Exclude, fmt.Sprintf("10.%d.%d.%d", i, 2+k/100, 2*(k%100)))
+		}
+		c.pools, c.pods = append(c.pools, pool), append(c.pods, showing(fmt.Sprint("p", i), fmt.Sprintf("10.%d.1.2", i)))
+	}
+	c.gives = func(grants.Ask) grants.Answer { return grants.Answer{Granted: make([]grants.Granted, 1)} }
+	c.answer = func(look protocol.Look) protocol.Report {
+		if n := len(look.String()); n > protocol.MaxLook+2048 {
+			t.Errorf("a question has %d bytes; want no more than %d", n, protocol.MaxLook)
+		}
+		return protocol.Report{ID: look.ID, Running: []protocol.UID{"p0", "p1", "p2"}}
+	}
+	clear := map[string]bool{}
+	for range 4 {
+		c.look(t)
+		for i := range 3 {
+			name := fmt.Sprint("pool-", i)
+			clear[name] = clear[name] || c.Of(protocol.PoolName(name)).Clear()
+		}
+	}
+	if len(clear) != 3 || !clear["pool-0"] || !clear["pool-1"] || !clear["pool-2"] {
+		t.Errorf("clear after four looks: %v; want all three", clear)
+	}
+}
+
+// What can never be kept, what somebody else has, and what lies in the block of a dead node, is
+// said and not waited for. A block of a node that lives is waited for.
+func TestWaitsForNothingThatDoesNotCome(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		reason grants.Reason
+		lease  string
+		want   foreign.Stage
+		said   bool
+	}{
+		{"the pool has its addresses from Neutron", grants.Unassignable, "", foreign.StageClear, true},
+		{"somebody else has it", grants.Taken, "", foreign.StageClear, true},
+		{"it is in the block of a dead node", grants.Silent, "of-n2", foreign.StageClear, true},
+		{"it is in the block of a node that lives", grants.Silent, "of-n1", foreign.StageGrants, false},
+		{"it is being asked for", grants.NoProblem, "", foreign.StageGrants, false},
+	} {
+		c := newCluster()
+		c.pools, c.pods = []v1alpha1.IPPool{lan()}, []*corev1.Pod{showing("p", "10.0.1.2")}
+		for _, n := range []protocol.NodeName{"n1", "n2"} {
+			c.leases = append(c.leases, protocol.Lease{Meta: protocol.Meta{Name: "of-" + string(n)}, Holder: protocol.Holder{Node: n}, Block: netip.MustParsePrefix("10.0.9.0/28")})
+		}
+		c.answer = func(look protocol.Look) protocol.Report {
+			return protocol.Report{ID: look.ID, Running: []protocol.UID{"p"}}
+		}
+		c.gives = func(grants.Ask) grants.Answer {
+			return grants.Answer{Problem: grants.Problem{Reason: tt.reason, Message: tt.name, Lease: tt.lease}}
+		}
+		if v := c.look(t); v.Stage != tt.want || (len(v.Conflicts) == 1) != tt.said {
+			t.Errorf("%s: stage %d, %q, conflicts %v; want stage %d", tt.name, v.Stage, v.Why, v.Conflicts, tt.want)
+		}
+	}
+}
+
+// An address that was kept for one pod, and that a second is found to have, is kept from all: the
+// grant to the one becomes the grant to nobody in one write.
+func TestSecondPodOfAnAddress(t *testing.T) {
+	c := newCluster()
+	c.pools, c.pods = []v1alpha1.IPPool{lan()}, []*corev1.Pod{showing("p", "10.0.1.2"), showing("q", "10.0.1.2")}
+	c.kept = []grants.Held{keptFor("p", "10.0.1.2")}
+	c.answer = func(look protocol.Look) protocol.Report {
+		return protocol.Report{ID: look.ID, Running: []protocol.UID{"p", "q"}}
+	}
+	c.look(t)
+	ask := c.asks[netip.MustParseAddr("10.0.1.2")]
+	if ask.To != protocol.ToSeveralPods() || ask.Pod != "p" {
+		t.Errorf("asks for %+v; want it kept from all, in place of pod p", ask)
+	}
+}
+
+// Of a dead node's pods the addresses come free, after two looks; of a pool that takes no silence
+// for an answer only once somebody vouches that the machine is off.
+func TestFreesWhatTheDeadHad(t *testing.T) {
+	addr := netip.MustParseAddr("10.0.1.2")
+	for _, tt := range []struct {
+		name    string
+		confirm bool
+		former  protocol.Former
+		want    bool
+	}{
+		{"its term was ended", false, protocol.Former{Ended: true}, true},
+		{"its term was ended, and nobody vouches", true, protocol.Former{Ended: true}, false},
+		{"its term was ended, and somebody vouches", true, protocol.Former{Ended: true, Vouched: true}, true},
+	} {
+		c := newCluster()
+		pool := lan()
+		if tt.confirm {
+			pool.Spec.TakeOver = v1alpha1.TakeOverConfirmed
+		}
+		c.pools, c.kept = []v1alpha1.IPPool{pool}, []grants.Held{keptFor("p", addr.String())}
+		c.regs[0].Store, c.regs[0].Former = "", []protocol.Former{tt.former}
+		c.look(t)
+		if len(c.freed) > 0 {
+			t.Errorf("%s: freed after one look", tt.name)
+		}
+		c.now = c.now.Add(endEvery)
+		if c.look(t); slices.Contains(c.freed, addr) != tt.want {
+			t.Errorf("%s: freed %v; want %v", tt.name, c.freed, tt.want)
+		}
+	}
+}
+
+// One address that cannot be freed hides no verdict.
+func TestVerdictsAreToldThoughNothingCanBeFreed(t *testing.T) {
+	c := newCluster()
+	c.pools, c.kept = []v1alpha1.IPPool{lan()}, []grants.Held{keptFor("gone", "10.0.0.2")}
+	c.stuck = errors.New("the lease is of a later protocol")
+	c.answer = func(look protocol.Look) protocol.Report { return protocol.Report{ID: look.ID} }
+	for range 2 {
+		c.look(t)
+		c.now = c.now.Add(endEvery)
+	}
+	if v := c.Of("lan"); !v.Clear() || len(c.freed) > 0 {
+		t.Errorf("stage %d, %q, freed %v; want the verdict all the same", v.Stage, v.Why, c.freed)
+	}
+}
+
+// Whoever reads a verdict does not meet the look at work, and what does not change is told once.
+func TestVerdictsAreNotChangedOncePublished(t *testing.T) {
+	c := newCluster()
+	c.pools, c.pods = []v1alpha1.IPPool{lan()}, []*corev1.Pod{showing("p", "10.0.1.2"), showing("q", "10.0.1.2")}
+	c.answer = func(look protocol.Look) protocol.Report {
+		return protocol.Report{ID: look.ID, Running: []protocol.UID{"p", "q"}}
+	}
+	var readers sync.WaitGroup
+	readers.Go(func() {
+		for range 1000 {
+			_ = fmt.Sprint(c.Of("lan").Conflicts)
+		}
+	})
+	c.look(t)
+	told := c.told
+	for range 5 {
+		c.look(t)
+	}
+	readers.Wait()
+	if c.told != told {
+		t.Errorf("told %d times of a verdict that did not change", c.told-told)
+	}
 }
 
 // What changes while a look waits for the nodes' agents, the look has not seen: the next
 // one comes as soon as it ends, and not only after half a minute.
 func TestChangeDuringLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := &quiet{}
-		l := &Looker{
-			Cache: noCache{}, Live: q, Calls: 1, Metrics: NewMetrics(), Log: slog.New(slog.DiscardHandler), Now: time.Now,
-			Broker: keeper{kept: []grants.Held{{Pool: "lan", Grant: protocol.Grant{To: protocol.Grantee{Kind: protocol.GranteePod, UID: "gone", Node: "n1"}}}}},
-			Registrations: func(context.Context) ([]protocol.Registration, error) {
-				return []protocol.Registration{{Node: "n1", Store: "s"}}, nil
-			},
-			Beats: func(protocol.NodeName) bool { return true }, Told: func(protocol.PoolName) {},
-		}
-		q.asked = func() {
-			if q.looks == 1 {
-				l.Wake()
+		c := newCluster()
+		c.Now = time.Now
+		c.kept = []grants.Held{keptFor("gone", "10.0.0.2")}
+		c.answer = func(protocol.Look) protocol.Report {
+			if c.looks == 1 {
+				c.Wake()
 			}
+			return protocol.Report{}
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
-		go func() { ended <- l.Run(ctx) }()
+		go func() { ended <- c.Run(ctx) }()
 		time.Sleep(answerWithin + 2*time.Second)
 		synctest.Wait()
-		if q.looks != 2 {
-			t.Errorf("it has looked %d times; want 2: when it began, and after the change", q.looks)
+		if c.looks != 2 {
+			t.Errorf("it has looked %d times; want 2: when it began, and after the change", c.looks)
 		}
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
 	})
-}
-
-// What an edit adds to a pool is usable after the first look, though the agent of the node with the
-// pool's pod never answers: nothing of another IPAM touches it. Where a pod shows an address of
-// what was added, the reason names the node that is waited for.
-func TestWiderPoolWaitsForNobody(t *testing.T) {
-	for _, tt := range []struct{ shows, why string }{{"10.0.0.2", ""}, {"10.0.1.2", "the agents of nodes n1 are asked what their pods have"}} {
-		size := int32(32)
-		pool := v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: "lan", UID: "p1"}, Spec: v1alpha1.IPPoolSpec{Ranges: []v1alpha1.Range{{CIDR: "10.0.0.0/16"}}}}
-		pool.Status.Leasing, pool.Status.BlockPrefixLengths = v1alpha1.LeasingOpen, &v1alpha1.BlockPrefixLengths{IPv4: &size}
-		pool.Status.Withheld = []string{"10.0.1.0-10.0.255.254"}
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u", Annotations: map[string]string{
-			npwg.AnnotationNetworks: "net", npwg.AnnotationStatus: fmt.Sprintf(`[{"name":"ns/net","interface":"net1","ips":[%q]}]`, tt.shows),
-		}}}
-		pod.Spec.NodeName = "n1"
-		now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-		q := &quiet{pools: []v1alpha1.IPPool{pool}, pods: []*corev1.Pod{pod}, asked: func() {}}
-		l := &Looker{
-			Cache: oneDefinition{}, Live: q, Broker: keeper{}, Calls: 1, Metrics: NewMetrics(), Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return now },
-			Registrations: func(context.Context) ([]protocol.Registration, error) {
-				return []protocol.Registration{{Node: "n1", Store: "s"}}, nil
-			},
-			Beats: func(protocol.NodeName) bool { return true }, Told: func(protocol.PoolName) {},
-		}
-		if _, err := l.Round(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if v := l.Of("lan"); v.Clear != (tt.why == "") || v.Why != tt.why {
-			t.Errorf("a pod shows %s: clear %v, %q; want %q", tt.shows, v.Clear, v.Why, tt.why)
-		}
-	}
-}
-
-// oneDefinition has the definition ns/net, of pool lan.
-type oneDefinition struct{ client.Reader }
-
-func (oneDefinition) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
-	d := nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "net"}}
-	d.Spec.Config = `{"cniVersion":"1.0.0","name":"net","type":"macvlan","ipam":{"type":"tenure","pool":"lan"}}`
-	into.(*nad.NetworkAttachmentDefinitionList).Items = []nad.NetworkAttachmentDefinition{d}
-	return nil
 }
 
 // A look that took long because it was held up, as by an API server that does not answer,
@@ -184,7 +409,7 @@ func TestLooksAgainSoonAfterALongLook(t *testing.T) {
 		{"many pods", 4 * time.Second, 80 * time.Second},
 		{"held up for an hour", time.Hour, 10 * time.Minute},
 	} {
-		if got := (&round{Looker: &Looker{}}).nextLook(c.took); got != c.want {
+		if got := (&look{Looker: &Looker{}}).next(c.took); got != c.want {
 			t.Errorf("%s: again after %v, want %v", c.name, got, c.want)
 		}
 	}
@@ -209,60 +434,4 @@ func TestFenceCountsFromWhenItIsSeen(t *testing.T) {
 	see(first)
 	pool.Status.Fenced = append(pool.Status.Fenced, "fd00---64")
 	see(now)
-}
-
-// What was published is not changed any more, and whoever asks for it meanwhile does not meet the
-// round at work.
-func TestVerdictsAreNotChangedOncePublished(t *testing.T) {
-	var told []protocol.PoolName
-	l := &Looker{Told: func(pool protocol.PoolName) { told = append(told, pool) }}
-	r := &round{Looker: l, verdicts: map[protocol.PoolName]foreign.Verdict{}}
-	w := &waiting{pool: foreign.Pool{Name: "lan"}}
-	r.say(w, "the nodes' agents are asked what their pods have")
-	l.publish(r.verdicts)
-	var readers sync.WaitGroup
-	readers.Go(func() {
-		for range 100 {
-			l.Of("lan")
-		}
-	})
-	for range 100 {
-		r.say(w, "it waits for node n1")
-	}
-	readers.Wait()
-	if why := l.Of("lan").Why; why != "the nodes' agents are asked what their pods have" {
-		t.Errorf("before it was published, others read %q", why)
-	}
-	l.publish(r.verdicts)
-	if why := l.Of("lan").Why; why != "it waits for node n1" || len(told) != 2 {
-		t.Errorf("after it was published: %q, told %d times; want the new reason, told twice", why, len(told))
-	}
-}
-
-// stuck is a Granter that cannot free what is kept: its lease is of a later protocol, say.
-type stuck struct{ keeper }
-
-func (stuck) MayFree(context.Context, []grants.Held) (bool, error) {
-	return false, errors.New("the lease is of a later protocol")
-}
-
-// One address that cannot be freed hides no verdict.
-func TestVerdictsAreToldThoughNothingCanBeFreed(t *testing.T) {
-	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	held := grants.Held{Pool: "other", Grant: protocol.Grant{Addr: netip.MustParseAddr("10.1.0.2"), To: protocol.Grantee{Kind: protocol.GranteePod, UID: "gone", Node: "n1"}}}
-	l := &Looker{
-		Broker: stuck{keeper{kept: []grants.Held{held}}}, Metrics: NewMetrics(), Log: slog.New(slog.DiscardHandler),
-		Now: func() time.Time { return now }, Told: func(protocol.PoolName) {},
-		endings: map[place]ending{{"other", held.Grant.Addr}: {"gone", now.Add(-time.Minute)}},
-	}
-	l.current = &round{
-		Looker: l, facts: foreign.Facts{Now: now}, without: map[protocol.NodeName]bool{}, ended: map[protocol.NodeName]bool{"n1": true},
-		waiting: []*waiting{{pool: foreign.Pool{Name: "lan"}}}, verdicts: map[protocol.PoolName]foreign.Verdict{"lan": {}},
-	}
-	if _, err := l.Round(t.Context()); err == nil {
-		t.Error("nobody hears that the address cannot be freed")
-	}
-	if !l.Of("lan").Clear {
-		t.Errorf("the verdict on another pool is %+v; want it clear", l.Of("lan"))
-	}
 }

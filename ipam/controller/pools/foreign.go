@@ -56,7 +56,7 @@ func (s seen) takeOver(st *v1alpha1.IPPoolStatus) (p plan, wait bool) {
 		p = s.shut(st, v1alpha1.ReasonForeignLook, "it is being found out which of the pool's addresses pods of other IPAMs have")
 	case others:
 		p = s.shut(st, v1alpha1.ReasonForeignIPAM, "the pool is not opened while another IPAM may give its addresses: see the condition ForeignIPAM")
-	case !v.Clear:
+	case !v.Clear():
 		p = s.shut(st, v1alpha1.ReasonForeignLook, "before the pool is opened, what pods of other IPAMs have of it is kept for them: "+v.Why)
 	default:
 		return plan{}, false
@@ -98,7 +98,7 @@ func (s seen) withhold(st *v1alpha1.IPPoolStatus) {
 		left.AddSet(set)
 	case len(s.pool.Status.Withheld) > 0 && known && (!slices.Equal(v.Fence, st.Fenced) || s.fewerOthers(v)):
 		st.Fenced, st.FencedSince = v.Fence, new(metav1.NewTime(s.now.Truncate(time.Second)))
-	case known && v.Clear && v.Blocked != nil:
+	case known && v.Clear() && v.Blocked != nil:
 		left.Intersect(v.Blocked)
 	}
 	left.Intersect(s.whole.Usable())
@@ -181,11 +181,17 @@ func (s seen) tellForeign(st *v1alpha1.IPPoolStatus) {
 		withheld = fmt.Sprintf("addresses that an edit has added are not given yet (%s): %s", strings.Join(few(st.Withheld, "ranges"), ", "), why)
 	}
 	s.flag(st, v1alpha1.PoolWithheld, "NotLookedAt", withheld)
-	kept := ""
+	var kept []string
+	reason := "OldPods"
 	if s.tally.foreign > 0 {
-		kept = fmt.Sprintf("addresses that are kept for pods to which another IPAM has given them: %d; each comes free when its pod is gone", s.tally.foreign)
+		kept = append(kept, fmt.Sprintf("addresses that are kept for pods to which another IPAM has given them: %d. Each comes free when its pod is gone", s.tally.foreign))
 	}
-	s.flag(st, v1alpha1.PoolForeignAddresses, "OldPods", kept)
+	if len(v.PassedOver) > 0 {
+		reason = "NodesPassedOver"
+		kept = append(kept, fmt.Sprintf("nodes %s were not waited for: their agents beat, and do not say what their pods have by another IPAM, which may be given to others. "+
+			"See what tenured logs there", foreign.Few(v.PassedOver)))
+	}
+	s.flag(st, v1alpha1.PoolForeignAddresses, reason, strings.Join(kept, "; "))
 }
 
 // tellTwoOwners fills in the condition about addresses that somebody has who is not of the pool,

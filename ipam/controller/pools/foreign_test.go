@@ -38,7 +38,7 @@ func TestWithheldThroughAClosure(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v := foreign.Verdict{Of: foreign.StateOf(p), Clear: true, Blocked: set}
+		v := foreign.Verdict{Of: foreign.StateOf(p), Stage: foreign.StageClear, Blocked: set}
 		if len(c.blocked) > 0 {
 			v.Others = []foreign.Definition{{Namespace: "ns", Name: "old", IPAM: foreign.TypeWhereabouts}}
 		}
@@ -107,7 +107,7 @@ func TestStoppedWhileAnotherIPAMGives(t *testing.T) {
 	p.Spec.Allocation = v1alpha1.AllocationStopped
 	look := func(known bool, others ...foreign.Definition) *v1alpha1.IPPoolStatus {
 		t.Helper()
-		v := foreign.Verdict{Others: others, Clear: true}
+		v := foreign.Verdict{Others: others, Stage: foreign.StageClear}
 		if known {
 			v.Of = foreign.StateOf(p)
 		}
@@ -160,7 +160,7 @@ func TestSwitchedUnderAnOpenPool(t *testing.T) {
 	p.Status.Withheld, p.Status.FencedSince = []string{blocked.String()}, new(metav1.NewTime(noon.Add(-time.Hour)))
 	look := func(v foreign.Verdict) v1alpha1.IPPoolStatus {
 		t.Helper()
-		v.Of, v.Clear = foreign.StateOf(p), true
+		v.Of, v.Stage = foreign.StateOf(p), foreign.StageClear
 		s := seen{pool: p, now: noon, foreign: &v}
 		if s.whole, err = poolspec.ParsePool(kube.SpecText(p)); err != nil {
 			t.Fatal(err)

@@ -33,8 +33,18 @@ func open(p Pool) Pool {
 // soon is lan a minute after it has taken addresses over; kept says whether there were any.
 func soon(p Pool, kept bool) Pool {
 	p = open(p)
-	p.Since, p.Kept = now.Add(-time.Minute), kept
+	if p.Since = now.Add(-time.Minute); kept {
+		p.Kept = map[netip.Addr]protocol.Grantee{netip.MustParseAddr("10.0.0.200"): {Kind: protocol.GranteePod, UID: "another"}}
+	}
 	return p
+}
+
+// keeps is lan with an address that is kept for a pod already.
+func keeps(to protocol.Grantee) func(Pool) Pool {
+	return func(p Pool) Pool {
+		p.Kept = map[netip.Addr]protocol.Grantee{netip.MustParseAddr("10.0.0.5"): to}
+		return p
+	}
 }
 
 func definition(name, ipam string) Definition {
@@ -61,13 +71,47 @@ func lease(holder protocol.Holder, grants ...protocol.Grant) protocol.Lease {
 	return protocol.Lease{Pool: "lan", Block: netip.MustParsePrefix("10.0.0.0/28"), Holder: holder, Grants: grants}
 }
 
+// sighting is what a node has seen of a pod, by host-local.
+func sighting(addr string, pod protocol.UID, network string) protocol.Sighting {
+	return protocol.Sighting{Addr: netip.MustParseAddr(addr), Pod: protocol.PodRef{Namespace: "ns", Name: string(pod), UID: pod}, Sandbox: "box-" + string(pod), Network: network, IPAM: "host-local"}
+}
+
+// strangers are what a node has seen of n pods that nobody knows, of another network.
+func strangers(n int) (all []protocol.Sighting) {
+	for i := range n {
+		all = append(all, sighting("10.0.2.1", protocol.UID(fmt.Sprint("stranger-", i)), "else"))
+	}
+	return all
+}
+
+// seenBy is the report of a node, on which the pods that it has seen run, and p.
+func seenBy(node protocol.NodeName, has ...protocol.Sighting) map[protocol.NodeName]protocol.Report {
+	return map[protocol.NodeName]protocol.Report{node: {Has: has, Running: []protocol.UID{"p", has[0].Pod.UID}}}
+}
+
 func grant(addr string, kind protocol.GranteeKind, uid protocol.UID) protocol.Grant {
 	return protocol.Grant{Addr: netip.MustParseAddr(addr), To: protocol.Grantee{Kind: kind, UID: uid, Namespace: "ns", Name: string(uid)}}
 }
 
-func TestFind(t *testing.T) {
+// weighed is what is found of p by f: what is kept, as "address pod", the conflicts, and the rest.
+func weighed(p Pool, f Facts) (keep, conflicts []string, found Finding) {
+	f.Now, f.Pools = now, []Pool{p}
+	found = Gather(f).Weigh(&p)
+	for _, b := range found.Keep {
+		keep = append(keep, b.Addr.String()+" "+string(b.To.UID))
+	}
+	for _, c := range found.Conflicts {
+		conflicts = append(conflicts, c.String())
+	}
+	return keep, conflicts, found
+}
+
+func TestWeigh(t *testing.T) {
 	of := func(node string) protocol.Holder { return protocol.Holder{Node: protocol.NodeName(node)} }
 	tells := func(l protocol.Lease, text string) protocol.Lease { l.Published.Allocations = []string{text}; return l }
+	recorded := []Record{{Addr: netip.MustParseAddr("10.0.0.5"), PodNamespace: "ns", PodName: "p", Source: "whereabouts"}}
+	elsewhere := pod("q", "ns/net", "10.0.0.5")
+	elsewhere.Node = "n2"
 	young := pod("p", "ns/net", "10.0.0.5")
 	young.Bound = now
 	for _, tt := range []struct {
@@ -81,10 +125,23 @@ func TestFind(t *testing.T) {
 		subs      []protocol.SubLease
 		want      []string // "address pod"
 		conflicts []string
+		denied    bool   // no namespace may use the pool
+		why       string // the pool waits, a part of it
 	}{
 		{name: "a pod of a definition that was switched", pods: []Pod{pod("p", "ns/net", "10.0.0.5")}, want: []string{"10.0.0.5 p"}},
 		{name: "a pod of a definition that was not", pods: []Pod{pod("p", "ns/theirs", "10.0.0.5")}, want: []string{"10.0.0.5 p"}},
-		{name: "a definition that is gone", pods: []Pod{pod("p", "ns/gone", "10.0.0.5")}, want: []string{"10.0.0.5 p"}},
+		{name: "a definition that is gone", pods: []Pod{pod("p", "ns/gone", "10.0.0.5")}},
+		{name: "a definition that is gone, and whereabouts' record", pods: []Pod{pod("p", "ns/gone", "10.0.0.5")}, records: recorded, want: []string{"10.0.0.5 p"}},
+		{
+			name: "a definition that is gone, and its node has seen it", lives: true, pods: []Pod{pod("p", "ns/gone", "10.0.0.5")}, want: []string{"10.0.0.5 p"},
+			reports: seenBy("n1", sighting("10.0.0.5", "p", "was")),
+		},
+		{
+			name: "a definition that is gone, and its node has seen another", lives: true, pods: []Pod{pod("p", "ns/gone", "10.0.0.5")},
+			reports: seenBy("n1", sighting("10.0.0.6", "p", "was")),
+		},
+		{name: "a namespace that may not use the pool", pods: []Pod{pod("p", "ns/net", "10.0.0.5")}, denied: true},
+		{name: "a namespace that may not use the pool, and whereabouts' record", pods: []Pod{pod("p", "ns/net", "10.0.0.5")}, denied: true, records: recorded, want: []string{"10.0.0.5 p"}},
 		{name: "another segment by its word", pods: []Pod{pod("p", "ns/vlan", "10.0.0.5")}},
 		{name: "an address that the pool never gives", pods: []Pod{pod("p", "ns/net", "10.0.0.9"), pod("q", "ns/net", "10.0.1.5")}},
 		{name: "whereabouts' record of a pod that has no status yet", pods: []Pod{pod("p", "ns/net", "")}, records: []Record{{Addr: netip.MustParseAddr("10.0.0.6"), PodNamespace: "ns", PodName: "p"}}, want: []string{"10.0.0.6 p"}},
@@ -112,8 +169,50 @@ func TestFind(t *testing.T) {
 			want: []string{"10.0.0.5 p"}, conflicts: []string{"10.0.0.5 belongs to pod ns/p on node n1, which another IPAM has given it to and to pod ns/q on node n2"},
 		},
 		{
-			name: "two pods of another IPAM: nobody's is taken away", pods: []Pod{pod("p", "ns/net", "10.0.0.5"), pod("q", "ns/net", "10.0.0.5")}, want: []string{"10.0.0.5 p", "10.0.0.5 q"},
+			name: "two pods show one address: it is kept from all", pods: []Pod{pod("p", "ns/net", "10.0.0.5"), pod("q", "ns/net", "10.0.0.5")}, want: []string{"10.0.0.5 several"},
 			conflicts: []string{"10.0.0.5 belongs to pod ns/p on node n1, which another IPAM has given it to and to pod ns/q on node n1, which another IPAM has given it to"},
+		},
+		{
+			name: "whereabouts' record beats what another pod shows", pods: []Pod{pod("a", "ns/net", "10.0.0.5"), pod("p", "ns/net", "")}, records: recorded, want: []string{"10.0.0.5 p"},
+			conflicts: []string{"10.0.0.5 belongs to pod ns/a on node n1, which another IPAM has given it to and to pod ns/p on node n1, which another IPAM has given it to"},
+		},
+		{
+			name: "what a node has seen beats what a pod of another node shows", pods: []Pod{elsewhere, pod("p", "ns/net", "")}, want: []string{"10.0.0.5 p"},
+			reports:   seenBy("n1", sighting("10.0.0.5", "p", "net")),
+			conflicts: []string{"10.0.0.5 belongs to pod ns/p on node n1, which another IPAM has given it to and to pod ns/q on node n2, which another IPAM has given it to"},
+		},
+		{
+			name: "a record and a node name two pods: it is kept from all", pods: []Pod{elsewhere, pod("p", "ns/net", "")}, records: recorded, want: []string{"10.0.0.5 several"},
+			reports:   seenBy("n2", sighting("10.0.0.5", "q", "net")),
+			conflicts: []string{"10.0.0.5 belongs to pod ns/p on node n1, which another IPAM has given it to and to pod ns/q on node n2, which another IPAM has given it to"},
+		},
+		{
+			name: "kept for a pod that shows it, and another has it by a record: it is kept from all", pods: []Pod{pod("a", "ns/net", "10.0.0.5"), pod("p", "ns/net", "")},
+			records: recorded, pool: keeps(pod("a", "", "").grantee()), want: []string{"10.0.0.5 several"},
+			conflicts: []string{"10.0.0.5 belongs to pod ns/a on node n1, which another IPAM has given it to and to pod ns/p on node n1, which another IPAM has given it to"},
+		},
+		{name: "kept for a pod of which nothing is seen any more: the next one's", pods: []Pod{pod("p", "ns/net", "")}, records: recorded, pool: keeps(pod("a", "", "").grantee()), want: []string{"10.0.0.5 p"}},
+		{name: "kept from all, as long as any pod has it", pods: []Pod{pod("p", "ns/net", "")}, records: recorded, pool: keeps(protocol.ToSeveralPods()), want: []string{"10.0.0.5 several"}},
+		{
+			name: "a node says what a pod of another node has", pods: []Pod{func() Pod { q := elsewhere; q.Shows = nil; return q }()},
+			reports: seenBy("n1", sighting("10.0.0.5", "q", "net")),
+		},
+		{
+			name: "a node has seen more of a pod than can be", lives: true, pods: []Pod{pod("p", "ns/net", "10.0.0.5")}, reports: seenBy("n1", slices.Repeat([]protocol.Sighting{sighting("10.0.2.1", "p", "net")}, mostSeen+1)...),
+			why: "node n1: it reports more than can be",
+		},
+		{
+			name: "a node has seen more sandboxes of pods that nobody knows than can be", lives: true, pods: []Pod{pod("p", "ns/net", "10.0.0.5")}, reports: seenBy("n1", strangers(mostStrays+1)...),
+			why: "node n1: it reports more than can be",
+		},
+		{
+			name: "a node cannot read a file of the network", lives: true, pods: []Pod{pod("p", "ns/net", "10.0.0.5")}, why: "node n1: /results/net-c-net1 is damaged",
+			reports: map[protocol.NodeName]protocol.Report{"n1": {Running: []protocol.UID{"p"}, Unseen: []protocol.Unseen{{HostLocal: protocol.HostLocal{Network: "net"}, Why: "/results/net-c-net1 is damaged"}}}},
+		},
+		{
+			name: "a node cannot read a file of the network, and the status tells all", lives: true, pods: []Pod{pod("p", "ns/net", "10.0.0.5")}, want: []string{"10.0.0.5 p"},
+			pool:    func(p Pool) Pool { p.TrustStatus = true; return p },
+			reports: map[protocol.NodeName]protocol.Report{"n1": {Unseen: []protocol.Unseen{{HostLocal: protocol.HostLocal{Network: "net"}, Why: "damaged"}}}},
 		},
 		{name: "an open pool: a pod of another IPAM that comes late", pool: open, pods: []Pod{pod("p", "ns/theirs", "10.0.0.5")}, want: []string{"10.0.0.5 p"}},
 		{name: "an open pool: Tenure's own, which its node has not told", pool: open, pods: []Pod{pod("p", "ns/net", "10.0.0.5")}},
@@ -139,11 +238,12 @@ func TestFind(t *testing.T) {
 		},
 		{
 			name: "a node that lives cannot say what its pods have", lives: true, pods: []Pod{pod("p", "ns/net", "10.0.0.5")},
-			reports: map[protocol.NodeName]protocol.Report{"n1": {Running: []protocol.UID{"p"}, Unseen: []protocol.Unseen{{Why: "too many"}}}},
+			why:     "too many",
+			reports: map[protocol.NodeName]protocol.Report{"n1": {Running: []protocol.UID{"p"}, Unread: "too many"}},
 		},
 		{
 			name: "what is kept already stays kept", lives: true, pods: []Pod{pod("p", "ns/net", "10.0.0.5")}, want: []string{"10.0.0.5 p"},
-			leases: []protocol.Lease{lease(protocol.Holder{Cluster: true}, grant("10.0.0.5", protocol.GranteePod, "p"))},
+			leases: []protocol.Lease{lease(protocol.Holder{Cluster: true}, grant("10.0.0.5", protocol.GranteePod, "p"))}, pool: keeps(pod("p", "", "").grantee()),
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -151,20 +251,18 @@ func TestFind(t *testing.T) {
 			if tt.pool != nil {
 				p = tt.pool(p)
 			}
-			bars, conflicts := Find(Facts{
-				Now: now, Pools: []Pool{p}, Definitions: []Definition{switched, theirs, vlan}, Pods: tt.pods, Records: tt.records, Reports: tt.reports,
-				Leases: map[protocol.PoolName][]protocol.Lease{"lan": tt.leases}, SubLeases: tt.subs, Lives: map[protocol.NodeName]bool{"n1": tt.lives},
+			if tt.denied {
+				p.MayUse = func(string) bool { return false }
+			}
+			got, said, found := weighed(p, Facts{
+				Definitions: []Definition{switched, theirs, vlan}, Pods: tt.pods, Records: tt.records, Reports: tt.reports,
+				Leases: map[protocol.PoolName][]protocol.Lease{"lan": tt.leases}, SubLeases: tt.subs, Agents: map[protocol.NodeName]bool{"n1": tt.lives},
 			})
-			var got, said []string
-			for _, b := range bars {
-				got = append(got, b.Addr.String()+" "+string(b.To.UID))
-			}
-			for _, c := range conflicts {
-				said = append(said, c.String())
-			}
-			slices.Sort(got)
 			if !slices.Equal(got, tt.want) || !slices.Equal(said, tt.conflicts) {
 				t.Errorf("kept %q, conflicts %q; want %q and %q", got, said, tt.want, tt.conflicts)
+			}
+			if tt.why != "" && !strings.Contains(found.Why, tt.why) {
+				t.Errorf("it waits, stage %d, since %q; want %q", found.Stage, found.Why, tt.why)
 			}
 		})
 	}
@@ -173,24 +271,35 @@ func TestFind(t *testing.T) {
 // TestEnded: an address is kept while any one sign says that its pod has it.
 func TestEnded(t *testing.T) {
 	addr := netip.MustParseAddr("10.0.0.5")
-	kept := []Bar{{Pool: "lan", Addr: addr, To: pod("p", "ns/net", "10.0.0.5").grantee()}}
 	quiet := map[protocol.NodeName]protocol.Report{"n1": {ID: "x"}}
+	record := []Record{{Addr: addr, PodNamespace: "ns", PodName: "p"}}
 	for _, tt := range []struct {
-		name  string
-		facts Facts
-		dead  bool
-		want  bool
+		name    string
+		facts   Facts
+		dead    bool
+		want    bool // that it has ended
+		several bool // and what is kept for several pods
 	}{
-		{"its pod shows it", Facts{Pods: []Pod{pod("p", "ns/net", "10.0.0.5")}, Reports: quiet}, false, false},
-		{"the other IPAM has a record", Facts{Records: []Record{{Addr: addr, PodNamespace: "ns", PodName: "p"}}, Reports: quiet}, false, false},
-		{"its node has not answered", Facts{}, false, false},
-		{"its node could not read all", Facts{Reports: map[protocol.NodeName]protocol.Report{"n1": {Unread: "something"}}}, false, false},
-		{"a force-deleted pod still runs", Facts{Reports: map[protocol.NodeName]protocol.Report{"n1": {Running: []protocol.UID{"p"}}}}, false, false},
-		{"nothing is left of it", Facts{Reports: quiet}, false, true},
-		{"its node counts as dead", Facts{}, true, true},
+		{"its pod shows it", Facts{Pods: []Pod{pod("p", "ns/net", "10.0.0.5")}, Reports: quiet}, false, false, false},
+		{"the other IPAM has a record", Facts{Pods: []Pod{pod("p", "ns/net", "")}, Records: record, Reports: quiet}, false, false, false},
+		{"another pod shows it", Facts{Pods: []Pod{pod("q", "ns/net", "10.0.0.5")}, Reports: quiet}, false, true, false},
+		{"its node has not answered", Facts{}, false, false, false},
+		{"its node could not read all", Facts{Reports: map[protocol.NodeName]protocol.Report{"n1": {Unread: "something"}}}, false, false, false},
+		{"its node could not read a file", Facts{Reports: map[protocol.NodeName]protocol.Report{"n1": {Unseen: []protocol.Unseen{{Why: "damaged"}}}}}, false, false, false},
+		{"a force-deleted pod still runs", Facts{Reports: map[protocol.NodeName]protocol.Report{"n1": {Running: []protocol.UID{"p"}}}}, false, false, true},
+		{"its node still sees it in a sandbox", Facts{Reports: seenBy("n1", sighting("10.0.0.5", "p", "net"))}, false, false, false},
+		{"nothing is left of it", Facts{Reports: quiet}, false, true, true},
+		{"another node has not answered", Facts{Reports: quiet, Agents: map[protocol.NodeName]bool{"n1": true, "n2": true}}, false, true, false},
+		{"its node counts as dead", Facts{}, true, true, false},
 	} {
-		if got := len(Ended(tt.facts, kept, func(protocol.NodeName) bool { return tt.dead })) > 0; got != tt.want {
-			t.Errorf("%s: ended is %v; want %v", tt.name, got, tt.want)
+		if tt.facts.Agents == nil {
+			tt.facts.Agents = map[protocol.NodeName]bool{"n1": true}
+		}
+		ended := func(to protocol.Grantee) bool {
+			return len(Gather(tt.facts).Ended([]Bar{{Pool: "lan", Addr: addr, To: to}}, func(Bar) bool { return tt.dead })) > 0
+		}
+		if one, several := ended(pod("p", "", "").grantee()), ended(protocol.ToSeveralPods()); one != tt.want || several != tt.several {
+			t.Errorf("%s: ended is %v, of several pods %v; want %v and %v", tt.name, one, several, tt.want, tt.several)
 		}
 	}
 }
@@ -223,17 +332,6 @@ func TestOthers(t *testing.T) {
 		}
 		if got := strings.Join(text, ","); got != tt.want || (len(by) > 0) != (tt.want != "") {
 			t.Errorf("%s: by %v it may give %q; want %q", tt.name, by, got, tt.want)
-		}
-	}
-}
-
-// The order of what is found does not depend on the order in which pods are read.
-func TestFindOrdersTwoPodsOfOneAddress(t *testing.T) {
-	one, two := pod("one", "ns/net", "10.0.0.2"), pod("two", "ns/net", "10.0.0.2")
-	for _, pods := range [][]Pod{{one, two}, {two, one}} {
-		bars, conflicts := Find(Facts{Now: now, Pools: []Pool{lan(t)}, Definitions: []Definition{switched}, Pods: pods})
-		if len(bars) != 2 || bars[0].To.UID != "one" || bars[1].To.UID != "two" || len(conflicts) != 1 {
-			t.Errorf("found %v with conflicts %v, want one, two, and a conflict", bars, conflicts)
 		}
 	}
 }

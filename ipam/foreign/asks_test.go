@@ -3,6 +3,7 @@ package foreign
 import (
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,21 +18,17 @@ func TestPending(t *testing.T) {
 	late := pod("late", "ns/net", "")
 	late.Bound = now.Add(time.Minute)
 	facts := Facts{
-		Now: now, Definitions: []Definition{switched},
+		Definitions: []Definition{switched}, Agents: map[protocol.NodeName]bool{"n1": true},
 		Pods:    []Pod{pod("hangs", "ns/net", ""), pod("has", "ns/net", "10.0.0.5"), pod("other", "ns/elsewhere", ""), pod("asks", "ns/net", ""), late},
 		Reports: map[protocol.NodeName]protocol.Report{"n1": {Asking: []protocol.UID{"asks"}}},
 	}
 	p := lan(t)
-	var got []string
-	for _, w := range Pending(facts, p) {
-		got = append(got, w.Name)
-	}
-	if want := []string{"hangs"}; !slices.Equal(got, want) {
-		t.Errorf("waits for %q; want %q", got, want)
+	if _, _, found := weighed(p, facts); found.Stage != StagePods || !strings.HasSuffix(found.Why, ": ns/hangs") {
+		t.Errorf("stage %d, %q; want that it waits for pod hangs", found.Stage, found.Why)
 	}
 	p.Since = now.Add(-sandboxWithin - time.Second)
-	if got := Pending(facts, p); len(got) > 0 {
-		t.Errorf("waits for %v after %v", got, sandboxWithin)
+	if _, _, found := weighed(p, facts); found.Stage != StageClear {
+		t.Errorf("stage %d, %q after %v", found.Stage, found.Why, sandboxWithin)
 	}
 }
 
@@ -42,19 +39,19 @@ func TestPendingAfterADefinitionWasWritten(t *testing.T) {
 	p.Since = now.Add(-time.Hour)
 	for _, tt := range []struct {
 		changed time.Time
-		want    int
-	}{{now.Add(-time.Second), 1}, {now.Add(-sandboxWithin - time.Second), 0}, {time.Time{}, 0}} {
+		want    Stage
+	}{{now.Add(-time.Second), StagePods}, {now.Add(-sandboxWithin - time.Second), StageClear}, {time.Time{}, StageClear}} {
 		d := switched
 		d.Changed = tt.changed
-		if got := Pending(Facts{Now: now, Definitions: []Definition{d}, Pods: []Pod{pod("hangs", "ns/net", "")}}, p); len(got) != tt.want {
-			t.Errorf("written at %v: waits for %v; want %d", tt.changed, got, tt.want)
+		if _, _, found := weighed(p, Facts{Definitions: []Definition{d}, Pods: []Pod{pod("hangs", "ns/net", "")}}); found.Stage != tt.want {
+			t.Errorf("written at %v: stage %d, %q; want %d", tt.changed, found.Stage, found.Why, tt.want)
 		}
 	}
 }
 
-// TestCandidates: only those nodes are asked of whose pods something is to be known, and nobody
+// TestAsks: only those nodes are asked of whose pods something is to be known, and nobody
 // where no definition, record or status of another IPAM touches what waits.
-func TestCandidates(t *testing.T) {
+func TestAsks(t *testing.T) {
 	all := []string{"n1", "n2", "n3"}
 	wider := func(p Pool) Pool { // open, with 10.0.0.128-10.0.0.254 added
 		var added netipx.IPSetBuilder
@@ -85,16 +82,20 @@ func TestCandidates(t *testing.T) {
 		{"an open pool of which nothing waits", open, []Pod{pod("p", "ns/net", "10.0.0.5")}, nil, nil},
 		{"an open pool, and a pod of another IPAM's definition", open, []Pod{pod("p", "ns/theirs", "10.0.0.5")}, nil, []string{"n1"}},
 	} {
-		got := Candidates(Facts{
-			Now: now, Pools: []Pool{tt.pool(lan(t))}, Definitions: []Definition{switched, theirs}, Pods: tt.pods, Records: tt.records,
-			Lives: map[protocol.NodeName]bool{"n1": true, "n2": true, "n3": true},
-		})
-		var nodes []string
-		for node := range got["lan"] {
-			nodes = append(nodes, string(node))
+		facts := Facts{
+			Definitions: []Definition{switched, theirs}, Pods: tt.pods, Records: tt.records,
+			Agents: map[protocol.NodeName]bool{"n1": true, "n2": true, "n3": true, "n4": false},
 		}
-		if slices.Sort(nodes); !slices.Equal(nodes, tt.want) {
-			t.Errorf("%s: asks %v; want %v", tt.name, nodes, tt.want)
+		for _, answer := range []map[protocol.NodeName]protocol.Report{nil, {"n1": {Running: []protocol.UID{"p"}}}, seenBy("n1", sighting("10.0.0.5", "p", "net"))} {
+			facts.Reports = answer
+			_, _, found := weighed(tt.pool(lan(t)), facts)
+			var nodes []string
+			for node := range found.Asks {
+				nodes = append(nodes, string(node))
+			}
+			if slices.Sort(nodes); !slices.Equal(nodes, tt.want) {
+				t.Errorf("%s: asks %v; want %v, whatever n1 answers", tt.name, nodes, tt.want)
+			}
 		}
 	}
 }
@@ -104,16 +105,17 @@ func TestCandidates(t *testing.T) {
 func TestUnseen(t *testing.T) {
 	shelf := definition("shelf", `{"type":"tenure","ranges":[[{"subnet":"10.0.0.0/24"}]],"dataDir":"/srv/nfs"}`)
 	shelf.Pools = []string{"lan"}
-	facts := Facts{Definitions: []Definition{shelf, switched}, Reports: map[protocol.NodeName]protocol.Report{"n1": {Unseen: []protocol.Unseen{
+	facts := Facts{Definitions: []Definition{shelf, switched}, Pods: []Pod{pod("p", "ns/net", "")}, Agents: map[protocol.NodeName]bool{"n1": true}, Reports: map[protocol.NodeName]protocol.Report{"n1": {Unseen: []protocol.Unseen{
 		{HostLocal: protocol.HostLocal{Network: "shelf", DataDir: "/srv/nfs"}, Why: "cannot read /srv/nfs/shelf"},
-		{HostLocal: protocol.HostLocal{Network: "net"}, Why: "never was host-local's"},
+		{HostLocal: protocol.HostLocal{Network: "else"}, Why: "is not of this segment"},
 	}}}}
 	p := lan(t)
-	if got := Unseen(facts, p); !slices.Equal(got, []string{"node n1: cannot read /srv/nfs/shelf"}) {
-		t.Errorf("unseen: %q", got)
+	p.Opening = true
+	if _, _, found := weighed(p, facts); found.Stage != StageReports || !strings.Contains(found.Why, "it: node n1: cannot read /srv/nfs/shelf. Have") {
+		t.Errorf("stage %d, %q", found.Stage, found.Why)
 	}
 	p.TrustStatus = true
-	if got := Unseen(facts, p); len(got) > 0 {
-		t.Errorf("after the word that the status tells all: %q", got)
+	if _, _, found := weighed(p, facts); found.Stage != StagePods {
+		t.Errorf("after the word that the status tells all: stage %d, %q", found.Stage, found.Why)
 	}
 }

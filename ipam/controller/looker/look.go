@@ -1,0 +1,377 @@
+package looker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"go4.org/netipx"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/foreign"
+	"github.com/tenure-ipam/tenure/ipam/kube"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// look is one look at all pools.
+type look struct {
+	*Looker
+	facts    foreign.Facts
+	evidence *foreign.Evidence
+	pools    []*pool
+	calls    int
+	over     bool // all answers are there, or are not waited for any more
+
+	nodes map[protocol.NodeName]*node
+	asked map[protocol.NodeName]*question
+
+	unread  error    // why what whereabouts has recorded cannot be read
+	served  bool     // there are whereabouts' objects, of which these are its IPPools
+	objects []object // empty where nothing is fenced by them
+}
+
+// pool is a pool as a look sees it.
+type pool struct {
+	foreign.Pool
+	verdict   foreign.Verdict // whose stage is unknown where the look decides it
+	waits     bool            // the look decides its stage
+	stopped   bool            // it gives nothing, and nothing is looked for
+	watched   bool            // it is open, and another IPAM gives addresses beside it
+	confirmed bool            // what was a dead node's is taken only when somebody vouches
+	finding   foreign.Finding
+	conflicts []foreign.Conflict // beside those of the finding
+	unkept    int                // what is to be kept, and is not yet
+	whyUnkept string
+}
+
+// object is one of whereabouts' IPPools.
+type object struct {
+	name   string
+	covers netip.Prefix
+}
+
+// begin reads all that a look needs but the nodes' reports. The pools come before all else, and
+// the leases before the sub-leases.
+func (l *Looker) begin(ctx context.Context) (*look, error) {
+	objects, err := l.Live.IPPools(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t := l.newLook()
+	if t.facts.Definitions, err = l.definitions(ctx); err != nil {
+		return nil, err
+	}
+	l.seeFences(objects)
+	kept := l.keptByPool()
+	if slices.ContainsFunc(objects, waits) || len(kept) > 0 {
+		t.unread = t.readRecords(ctx)
+	}
+	for i := range objects {
+		t.consider(ctx, &objects[i], kept)
+	}
+	if t.unread == nil && t.cause() {
+		t.unread = t.read(ctx)
+		for _, p := range t.pools {
+			if t.unread != nil && p.waits {
+				p.decide(foreign.StageReports, "what pods have cannot be read: "+t.unread.Error())
+			}
+		}
+	}
+	if t.unread != nil {
+		l.publish(t.published())
+		return nil, t.unread
+	}
+	t.weigh()
+	return t, nil
+}
+
+// newLook returns a look that has seen nothing.
+func (l *Looker) newLook() *look {
+	if l.silent == nil {
+		l.silent, l.passed = map[protocol.NodeName]time.Time{}, map[protocol.NodeName]map[protocol.PoolName]bool{}
+	}
+	return &look{
+		Looker: l, nodes: map[protocol.NodeName]*node{}, asked: map[protocol.NodeName]*question{},
+		facts: foreign.Facts{
+			Now: l.Now(), Leases: map[protocol.PoolName][]protocol.Lease{}, Agents: map[protocol.NodeName]bool{},
+			Reports: map[protocol.NodeName]protocol.Report{}, Asked: map[protocol.NodeName]map[protocol.PoolName]bool{},
+		},
+	}
+}
+
+// cause reports whether there is a cause to look.
+func (t *look) cause() bool {
+	return len(t.Broker.Kept()) > 0 || len(t.asking) > 0 || slices.ContainsFunc(t.pools, func(p *pool) bool { return p.waits || p.watched })
+}
+
+// seeFences notes since when the pools have said what they fence: by the clock of this
+// program, since that status may have come long after the time that it names.
+func (l *Looker) seeFences(pools []v1alpha1.IPPool) {
+	next := map[string]fence{}
+	for i := range pools {
+		p := &pools[i]
+		f := fence{fmt.Sprint(p.UID, p.Status.Fenced, p.Status.FencedSince), l.Now()}
+		if last, ok := l.fences[p.Name]; ok && last.of == f.of {
+			f = last
+		}
+		next[p.Name] = f
+	}
+	l.fences = next
+}
+
+// keptByPool returns what is kept for pods.
+func (l *Looker) keptByPool() map[protocol.PoolName]map[netip.Addr]protocol.Grantee {
+	kept := map[protocol.PoolName]map[netip.Addr]protocol.Grantee{}
+	for _, h := range l.Broker.Kept() {
+		if kept[h.Pool] == nil {
+			kept[h.Pool] = map[netip.Addr]protocol.Grantee{}
+		}
+		kept[h.Pool][h.Grant.Addr] = h.Grant.To
+	}
+	return kept
+}
+
+// waits reports whether some of a pool waits for a look.
+func waits(o v1alpha1.IPPool) bool {
+	return o.DeletionTimestamp == nil && (o.Status.Leasing != v1alpha1.LeasingOpen || len(o.Status.Withheld) > 0)
+}
+
+// decide says what the pool waits for.
+func (p *pool) decide(s foreign.Stage, why string) {
+	p.verdict.Stage, p.verdict.Why, p.waits = s, why, false
+}
+
+// consider works out what is to be found out about a pool.
+func (t *look) consider(ctx context.Context, o *v1alpha1.IPPool, kept map[protocol.PoolName]map[netip.Addr]protocol.Grantee) {
+	whole, err := poolspec.ParsePool(kube.SpecText(o))
+	if err != nil || o.DeletionTimestamp != nil {
+		return
+	}
+	open := o.Status.Leasing == v1alpha1.LeasingOpen
+	p := &pool{
+		Pool: foreign.Pool{
+			Name: protocol.PoolName(o.Name), Domain: o.Spec.Domain, Whole: whole, ShareWith: o.Spec.ShareWith, Opening: !open,
+			TrustStatus: foreign.TrustsStatus(o), Kept: kept[protocol.PoolName(o.Name)],
+		},
+		verdict: foreign.Verdict{Of: foreign.StateOf(o)}, confirmed: o.Spec.TakeOver == v1alpha1.TakeOverConfirmed,
+	}
+	t.pools = append(t.pools, p)
+	if o.Spec.Allocation == v1alpha1.AllocationStopped { // another IPAM may be about to give its addresses
+		p.stopped = true
+		return
+	}
+	if poolspec.InDefaultDomain(o.Name, o.Spec.Domain) {
+		p.Domain, p.Unnamed = "", true
+	}
+	p.MayUse = t.mayUse(ctx, o)
+	if o.Status.FencedSince != nil {
+		p.Since = o.Status.FencedSince.Time
+	}
+	v := &p.verdict
+	v.Others, v.Blocked = p.Others(t.facts.Definitions)
+	p.New = newOf(o, whole, v.Blocked)
+	v.Fence = o.Status.Fenced
+	if waits(*o) && t.unread == nil {
+		v.Fence = t.fence(p)
+	}
+	p.Fenced = len(v.Fence) > 0
+	p.watched = open && len(v.Others) > 0
+	switch {
+	case t.unread != nil && waits(*o):
+		p.decide(foreign.StageReports, "what whereabouts has recorded cannot be read: "+t.unread.Error())
+	case open && len(p.New.Ranges()) == 0: // nothing of it waits
+		p.decide(foreign.StageClear, "")
+	case !open && o.Status.Opening == "" && len(v.Others) > 0:
+		p.decide(foreign.StageOthers, "another IPAM may still give its addresses")
+	case !open && o.Status.FencedSince == nil, !slices.Equal(v.Fence, o.Status.Fenced), o.Status.BlockPrefixLengths == nil:
+		p.decide(foreign.StageFence, "it has yet to be taken over from other IPAMs") // the reconciler writes that first
+	case p.Fenced && t.facts.Now.Sub(t.fences[o.Name].since) < fenceWithin:
+		p.decide(foreign.StageFence, "the API servers have yet to hear that whereabouts gives none of its addresses any more")
+	default:
+		p.waits = true
+	}
+}
+
+// mayUse returns what tells whether a namespace may use a pool, which is found out once for each.
+func (t *look) mayUse(ctx context.Context, o *v1alpha1.IPPool) func(string) bool {
+	known := map[string]bool{}
+	return func(namespace string) bool {
+		may, ok := known[namespace]
+		if !ok {
+			may = t.MayUse(ctx, o, namespace)
+			known[namespace] = may
+		}
+		return may
+	}
+}
+
+// newOf returns the addresses of a pool that nobody has been given yet, without blocked.
+func newOf(o *v1alpha1.IPPool, whole *allocator.Shape, blocked *netipx.IPSet) *netipx.IPSet {
+	var b netipx.IPSetBuilder
+	if o.Status.Leasing != v1alpha1.LeasingOpen {
+		b.AddSet(whole.Usable())
+	}
+	for _, text := range o.Status.Withheld {
+		if r, err := netipx.ParseIPRange(text); err == nil {
+			b.AddRange(r)
+		}
+	}
+	if blocked != nil && o.Status.Leasing == v1alpha1.LeasingOpen {
+		b.RemoveSet(blocked)
+	}
+	b.Intersect(whole.Usable())
+	set, _ := b.IPSet() // only valid ranges were added
+	return set
+}
+
+// fence returns the names of whereabouts' IPPools that are to give nothing new, because p
+// takes their addresses over: those that cover addresses of p, or would by what the
+// segment's definitions say, and that no definition of whereabouts' uses any more.
+func (t *look) fence(p *pool) []string {
+	if !t.served {
+		return nil
+	}
+	names := map[string]bool{}
+	for _, o := range t.objects {
+		if slices.ContainsFunc(p.Whole.Ranges(), func(r allocator.Range) bool {
+			return netipx.IPRangeFrom(r.Start, r.End).Overlaps(netipx.RangeOfPrefix(o.covers))
+		}) {
+			names[o.name] = true
+		}
+	}
+	for _, d := range p.Segment(t.facts.Definitions) {
+		for _, o := range d.Whereabouts {
+			names[o.Name] = true
+		}
+	}
+	for _, d := range t.facts.Definitions {
+		if d.IPAM == foreign.TypeWhereabouts {
+			for _, o := range d.Whereabouts {
+				delete(names, o.Name)
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// errNoFence says that nothing holds whereabouts to a fence.
+var errNoFence = errors.New("the cluster has whereabouts, and not the policy foreign-fence.tenure.dev, without which whereabouts goes on giving addresses: install it with the rest of Tenure's policies")
+
+// readRecords reads what whereabouts has recorded.
+func (t *look) readRecords(ctx context.Context) (err error) {
+	text := func(o *unstructured.Unstructured) (namespace, name string, spec map[string]any) {
+		spec, _, _ = unstructured.NestedMap(o.Object, "spec") // none where it is something else
+		return o.GetNamespace(), o.GetName(), spec
+	}
+	t.served, err = t.Live.WhereaboutsPools(ctx, func(o *unstructured.Unstructured) {
+		records, _ := foreign.WhereaboutsPool(text(o)) // what is damaged, the import says
+		t.facts.Records = append(t.facts.Records, records...)
+		cidr, _, _ := unstructured.NestedString(o.Object, "spec", "range")
+		if p, err := netip.ParsePrefix(cidr); err == nil {
+			t.objects = append(t.objects, object{o.GetName(), p.Masked()})
+		}
+	})
+	if err != nil || !t.served {
+		return err
+	}
+	switch there, err := t.Live.FencePolicy(ctx); {
+	case err != nil:
+		return err
+	case !there:
+		return errNoFence
+	}
+	_, err = t.Live.WhereaboutsReservations(ctx, func(o *unstructured.Unstructured) {
+		if r, fault := foreign.WhereaboutsReservation(text(o)); fault == "" {
+			t.facts.Records = append(t.facts.Records, r)
+		}
+	})
+	return err
+}
+
+// read reads leases, sub-leases, pods, and which nodes have an agent.
+func (t *look) read(ctx context.Context) error {
+	for _, p := range t.pools {
+		leases, err := t.Live.LeasesOfPool(ctx, p.Name)
+		// Of those that cannot be read the pool says so.
+		if _, garbled := kube.LeaseErrors(err); err != nil && !garbled {
+			return err
+		}
+		t.facts.Leases[p.Name] = leases
+	}
+	var err error
+	if t.facts.SubLeases, err = t.Live.SubLeases(ctx); err != nil {
+		return err
+	}
+	t.calls, err = t.Live.BoundPods(ctx, func(o *corev1.Pod) {
+		if p := foreign.ReadPod(o); len(p.Selected) > 0 {
+			t.facts.Pods = append(t.facts.Pods, p)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return t.readNodes(ctx)
+}
+
+// weigh finds what is to be kept of each pool, by what is known now.
+func (t *look) weigh() {
+	t.evidence = foreign.Gather(t.facts)
+	for _, p := range t.pools {
+		if !p.stopped {
+			p.finding = t.evidence.Weigh(&p.Pool)
+		}
+	}
+}
+
+// published returns the verdicts as they are now. While answers are awaited, what the last look
+// said of the same state of a pool stays said.
+func (t *look) published() map[protocol.PoolName]foreign.Verdict {
+	all := map[protocol.PoolName]foreign.Verdict{}
+	for _, p := range t.pools {
+		last := t.Of(p.Name)
+		if !t.over && len(p.finding.Silent) > 0 && last.Of == p.verdict.Of && (last.Why != "" || !p.waits) {
+			all[p.Name] = last
+			continue
+		}
+		v := p.verdict
+		v.Conflicts = slices.Concat(p.finding.Conflicts, p.conflicts)
+		for _, node := range slices.Sorted(maps.Keys(t.passed)) {
+			if t.passed[node][p.Name] {
+				v.PassedOver = append(v.PassedOver, node)
+			}
+		}
+		if p.waits {
+			v.Stage, v.Why = p.finding.Stage, p.finding.Why
+		}
+		if p.unkept > 0 && v.Stage > foreign.StageGrants {
+			v.Stage, v.Why = foreign.StageGrants, p.whyUnkept
+		}
+		all[p.Name] = v
+	}
+	return all
+}
+
+// next returns when to look next. A look at very many pods takes time that others need, too: after
+// a long one the next comes later. But one that took very long was held up, and that says nothing
+// of the pods.
+func (t *look) next(took time.Duration) time.Duration {
+	took = min(took, tookMost)
+	switch {
+	case slices.ContainsFunc(t.pools, func(p *pool) bool {
+		return p.verdict.Stage == foreign.StageFence || p.waits && !t.Of(p.Name).Clear()
+	}):
+		return max(waitEvery, 2*took)
+	case len(t.endings) > 0:
+		return max(endEvery, 10*took)
+	default:
+		return max(idleEvery, 20*took)
+	}
+}

@@ -1,0 +1,290 @@
+package foreign
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// A proof is what says that a pod has an address by another IPAM.
+type proof uint8
+
+// The proofs. What the pod's node or the other IPAM says beats what a pod shows, which is a text
+// that others may have written.
+const (
+	byStatus proof = iota // the pod's status annotation
+	byRecord              // the other IPAM's own record of a pod that is there
+	byNode                // the agent of the pod's node, which has seen it in a sandbox
+)
+
+// A claim is an address that a pod is said to have by another IPAM.
+type claim struct {
+	addr netip.Addr
+	pod  *Pod
+	by   proof
+	// of is the definition, by status, or the network's name, by node.
+	of     string
+	source string // for people
+}
+
+// Evidence is what one look has found, in the order in which pools are judged by it.
+type Evidence struct {
+	Facts
+	pods   map[protocol.UID]*Pod     // by the runtime's UID, and by the object's
+	byName map[string]*Pod           // by namespace/name
+	serves map[protocol.UID][]podUse // whom a grant to a UID serves
+	known  map[string]*Definition    // by namespace/name
+	claims []claim                   // by address, the best proof first
+	// strays are the addresses of which the other IPAM has records of pods that nobody knows.
+	strays []netip.Addr
+	// given is what the nodes say that Tenure has given.
+	given map[sighted]bool
+}
+
+// podUse is a pod that a sub-lease is for.
+type podUse struct {
+	pod protocol.UID
+	ref string
+}
+
+// sighted is an address of a pod on a node. Where the runtime does not tell the UID, the name does.
+type sighted struct {
+	node protocol.NodeName
+	addr netip.Addr
+	pod  protocol.UID
+	name string // empty where the UID is known
+}
+
+const (
+	// mostShown is how many addresses of a pod's status count: any user can write an annotation.
+	mostShown = 16
+	// mostSeen is how many addresses a node may have seen of a pod.
+	mostSeen = 64
+	// mostStrays is how many sandboxes a node may have whose pods nobody knows.
+	mostStrays = 256
+)
+
+// Gather puts what a look has found in order. It takes time in proportion to that.
+func Gather(f Facts) *Evidence {
+	e := &Evidence{
+		Facts: f, pods: map[protocol.UID]*Pod{}, byName: map[string]*Pod{}, serves: map[protocol.UID][]podUse{},
+		known: map[string]*Definition{}, given: map[sighted]bool{},
+	}
+	e.Reports = map[protocol.NodeName]protocol.Report{}
+	for i := range f.Definitions {
+		e.known[f.Definitions[i].String()] = &f.Definitions[i]
+	}
+	for i := range f.Pods {
+		p := &f.Pods[i]
+		e.pods[p.UID], e.pods[p.uid()], e.byName[p.String()] = p, p, p
+		for _, s := range p.Shows {
+			for _, a := range s.Addrs {
+				e.add(claim{a, p, byStatus, s.Definition, fmt.Sprintf("the status of pod %s shows it on %s", p, s.Interface)})
+			}
+		}
+	}
+	for _, r := range f.Records {
+		if pod := e.byName[r.PodNamespace+"/"+r.PodName]; pod != nil {
+			e.add(claim{r.Addr, pod, byRecord, "", r.Source})
+		} else {
+			e.strays = append(e.strays, r.Addr)
+		}
+	}
+	for node, r := range f.Reports {
+		e.Reports[node] = e.report(node, r)
+	}
+	for _, s := range f.SubLeases {
+		switch {
+		case s.Use != nil:
+			e.serves[s.Use.Claim.UID] = append(e.serves[s.Use.Claim.UID], podUse{s.Use.Pod.UID, s.Use.Pod.String()})
+		case s.Request != nil:
+			e.serves[s.UID] = append(e.serves[s.UID], podUse{s.Request.Pod.UID, s.Request.Pod.String()})
+		}
+	}
+	slices.SortFunc(e.claims, func(x, y claim) int {
+		return cmp.Or(x.addr.Compare(y.addr), int(y.by)-int(x.by), strings.Compare(string(x.pod.uid()), string(y.pod.uid())), strings.Compare(x.of, y.of))
+	})
+	slices.SortFunc(e.strays, netip.Addr.Compare)
+	for pool, leases := range e.Leases {
+		e.Leases[pool] = slices.SortedFunc(slices.Values(leases), func(x, y protocol.Lease) int { return x.Block.Addr().Compare(y.Block.Addr()) })
+	}
+	return e
+}
+
+func (e *Evidence) add(c claim) { e.claims = append(e.claims, c) }
+
+// report adds what a node says to e, as far as it can be so: sightings are of pods that are bound
+// to the node, or of sandboxes whose pods nobody knows. A report that says more than can be is not
+// whole.
+func (e *Evidence) report(node protocol.NodeName, r protocol.Report) protocol.Report {
+	strays, has := map[protocol.UID]bool{}, map[protocol.UID]int{}
+	for _, s := range r.Has {
+		pod := e.pods[s.Pod.UID]
+		if s.Pod.UID == "" {
+			if pod = e.byName[s.Pod.String()]; pod != nil && pod.Node != node {
+				pod = nil // another of that name
+			}
+		}
+		switch {
+		case s.IPAM == Type:
+			at := sighted{node: node, addr: s.Addr, pod: s.Pod.UID}
+			if s.Pod.UID == "" {
+				at.name = s.Pod.String()
+			}
+			e.given[at] = true
+			continue
+		case pod == nil: // it is gone, or the runtime does not tell: its sandbox is there
+			pod = stray(node, s)
+			strays[pod.UID] = true
+		case pod.Node != node:
+			continue
+		}
+		if has[pod.uid()]++; has[pod.uid()] > mostSeen || len(strays) > mostStrays {
+			r.Unread = fmt.Sprintf("it reports more than can be: %d sandboxes of pods that nobody knows, %d addresses of pod %s", len(strays), has[pod.uid()], pod)
+			break
+		}
+		e.add(claim{s.Addr, pod, byNode, s.Network, fmt.Sprintf("node %s has it in sandbox %s, by %s", node, s.Sandbox, s.IPAM)})
+	}
+	return r
+}
+
+// stray returns the pod of a sandbox that nobody knows the pod of.
+func stray(node protocol.NodeName, s protocol.Sighting) *Pod {
+	p := &Pod{PodRef: s.Pod, Node: node}
+	p.UID = cmp.Or(p.UID, protocol.UID(s.Sandbox))
+	p.Name = cmp.Or(p.Name, s.Sandbox)
+	return p
+}
+
+// at returns the claims of the addresses from first to last.
+func (e *Evidence) at(first, last netip.Addr) []claim {
+	i, _ := slices.BinarySearchFunc(e.claims, first, func(c claim, a netip.Addr) int { return c.addr.Compare(a) })
+	n, _ := slices.BinarySearchFunc(e.claims[i:], last, func(c claim, a netip.Addr) int {
+		return cmp.Or(c.addr.Compare(a), -1) // those of last as well
+	})
+	return e.claims[i : i+n]
+}
+
+// says returns what a node's agent has answered of a pool, and why that is not whole.
+func (e *Evidence) says(node protocol.NodeName, p *Pool, files map[protocol.HostLocal]bool) (r protocol.Report, partly string, answered bool) {
+	r, answered = e.Reports[node]
+	if !answered || e.Asked != nil && !e.Asked[node][p.Name] {
+		return r, "", false
+	}
+	partly = r.Unread
+	for _, u := range r.Unseen {
+		if partly == "" && files[u.HostLocal] {
+			partly = u.Why
+		}
+	}
+	return r, partly, true
+}
+
+// reportedAsTenures reports whether the pod's node says that Tenure has given it an address.
+func (e *Evidence) reportedAsTenures(pod *Pod, a netip.Addr) bool {
+	for _, at := range []sighted{{pod: pod.UID}, {pod: pod.uid()}, {name: pod.String()}} {
+		if at.node, at.addr = pod.Node, a; e.given[at] {
+			return true
+		}
+	}
+	return false
+}
+
+// ofTenure reports whether a lease says that Tenure has given an address to a pod. If it says that
+// Tenure has given it to somebody else, owner says to whom.
+func (e *Evidence) ofTenure(pool protocol.PoolName, pod *Pod, a netip.Addr) (ours bool, owner string) {
+	leases := e.Leases[pool]
+	i, found := slices.BinarySearchFunc(leases, a, func(l protocol.Lease, a netip.Addr) int { return l.Block.Addr().Compare(a) })
+	if !found {
+		i--
+	}
+	if i < 0 || !leases[i].Block.Contains(a) {
+		return false, ""
+	}
+	lease := leases[i]
+	if g, ok := lease.GrantOf(a); ok {
+		return e.grantedByTenure(g, pod)
+	}
+	if lease.Holder.Node == "" || slices.Contains(lease.Ceded, a) {
+		return false, ""
+	}
+	return published(lease, pod, a)
+}
+
+// grantedByTenure answers as ofTenure does, for an address that is granted by g.
+func (e *Evidence) grantedByTenure(g protocol.Grant, pod *Pod) (ours bool, owner string) {
+	if g.To.Kind == protocol.GranteePod {
+		return false, "" // kept, and not given
+	}
+	for _, u := range e.serves[g.To.UID] {
+		if u.pod == pod.uid() || u.pod == pod.UID {
+			return true, ""
+		}
+	}
+	return false, g.To.String()
+}
+
+// published reports whether the node that holds the lease has published that the pod has an
+// address of it. If it has published another owner, owner says which. What a node has not
+// published, it is asked for.
+func published(lease protocol.Lease, pod *Pod, a netip.Addr) (ours bool, owner string) {
+	for _, text := range lease.Published.Allocations {
+		rest, ok := strings.CutPrefix(text, a.String()+" ")
+		if !ok {
+			continue
+		}
+		name, _, _ := strings.Cut(rest, " ")
+		if name == pod.String() && lease.Holder.Node == pod.Node {
+			return true, ""
+		}
+		return false, fmt.Sprintf("pod %s on %v", name, lease.Holder)
+	}
+	return false, ""
+}
+
+// Unclaimed returns those of kept that nobody is said to have any more: no pod that has not ended
+// shows the address, the other IPAM has no record of it for the pod, and no node has seen it.
+func (e *Evidence) Unclaimed(kept []Bar) []Bar {
+	return slices.DeleteFunc(slices.Clone(kept), func(b Bar) bool {
+		return slices.ContainsFunc(e.at(b.Addr, b.Addr), func(c claim) bool {
+			return b.To.UID == protocol.SeveralPods || c.pod.uid() == b.To.UID
+		})
+	})
+}
+
+// Ended returns those of kept that nobody has any more, as far as this look tells: nobody is said
+// to have them, and the pod's node says that nothing of the pod runs there, or counts as dead. Of
+// what is kept for several pods the agents of all nodes have to say what they have.
+func (e *Evidence) Ended(kept []Bar, dead func(Bar) bool) (ended []Bar) {
+	running := map[protocol.NodeName]map[protocol.UID]bool{}
+	for node, r := range e.Reports {
+		running[node] = map[protocol.UID]bool{}
+		for _, uid := range r.Running {
+			running[node][uid] = true
+		}
+		for _, s := range r.Has { // a sandbox whose pod the runtime has not told
+			running[node][protocol.UID(s.Sandbox)] = true
+		}
+	}
+	all := true
+	for node := range e.Agents {
+		all = all && e.saysAll(node)
+	}
+	for _, b := range e.Unclaimed(kept) {
+		of := b.To.Node
+		if b.To.UID == protocol.SeveralPods && all || b.To.UID != protocol.SeveralPods && (dead(b) || e.saysAll(of) && !running[of][b.To.UID]) {
+			ended = append(ended, b)
+		}
+	}
+	return ended
+}
+
+// saysAll reports whether a node's agent has answered, and could read all that there is.
+func (e *Evidence) saysAll(node protocol.NodeName) bool {
+	r, answered := e.Reports[node]
+	return answered && r.Unread == "" && len(r.Unseen) == 0
+}

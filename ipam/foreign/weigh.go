@@ -1,0 +1,329 @@
+package foreign
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// A Bar is an address of a pool that is to be kept for a pod, which has it by another IPAM.
+type Bar struct {
+	Pool protocol.PoolName
+	Addr netip.Addr
+	// To is the pod, or [protocol.SeveralPods]: then nobody gets it.
+	To protocol.Grantee
+	// Source says, for people, where that was seen.
+	Source string
+}
+
+// A Conflict is an address that a pod of another IPAM has, and somebody else of the pool
+// too, or a second such pod.
+type Conflict struct {
+	Pool   protocol.PoolName
+	Addr   netip.Addr
+	Owners []string // sentences' subjects, such as "pod a/b on node n1"
+}
+
+// String says what is the matter.
+func (c Conflict) String() string {
+	return fmt.Sprintf("%v belongs to %s", c.Addr, strings.Join(c.Owners, " and to "))
+}
+
+const (
+	// sandboxWithin is how long a runtime takes at most for a pod's sandbox, and so an
+	// ADD of another IPAM that was under way: the kubelet gives it two minutes.
+	sandboxWithin = 150 * time.Second
+	// skew is by how much the clocks of the API server and the controller may differ.
+	skew = 5 * time.Second
+	// WatchAfter is how long after a pool has taken addresses over pods that were bound
+	// before may come to have some all the same, as where a meta-plugin keeps
+	// definitions in a cache.
+	WatchAfter = 10 * time.Minute
+)
+
+// A Finding is what a look has found of one pool.
+type Finding struct {
+	// Keep is what is to be kept, by address, and Conflicts what has two owners.
+	Keep      []Bar
+	Conflicts []Conflict
+	// Asks are the nodes whose agents have to say what their pods have, and Silent those of them
+	// that have not said so.
+	Asks   map[protocol.NodeName]bool
+	Silent []protocol.NodeName
+	// Stage is what the pool waits for, as far as the look tells, and Why says it for people.
+	Stage Stage
+	Why   string
+}
+
+// weighing is the search of one pool.
+type weighing struct {
+	*Evidence
+	*Pool
+	mine     map[string]bool // the definitions of the segment
+	networks map[string]bool // their networks
+	files    map[protocol.HostLocal]bool
+	asks     map[protocol.NodeName]bool
+}
+
+// Weigh finds what is to be kept of a pool, and whose word is missing for that. Which nodes have to
+// say something does not depend on what any has said.
+func (e *Evidence) Weigh(p *Pool) Finding {
+	w := &weighing{Evidence: e, Pool: p, mine: map[string]bool{}, networks: map[string]bool{}, files: map[protocol.HostLocal]bool{}, asks: map[protocol.NodeName]bool{}}
+	segment := p.Segment(e.Definitions)
+	for _, d := range segment {
+		w.mine[d.String()], w.networks[d.Network] = true, true
+		w.files[protocol.HostLocal{Network: d.Network, DataDir: d.DataDir}] = true
+	}
+	var f Finding
+	for _, r := range p.Whole.Ranges() {
+		all := e.at(r.Start, r.End)
+		for len(all) > 0 {
+			n := slices.IndexFunc(all, func(c claim) bool { return c.addr != all[0].addr })
+			if n < 0 {
+				n = len(all)
+			}
+			w.address(&f, all[:n])
+			all = all[n:]
+		}
+	}
+	pending := w.pending(segment)
+	w.askForWaiting(segment, pending)
+	f.Asks = w.asks
+	w.judge(&f, pending)
+	return f
+}
+
+// address finds whom one address is to be kept for: the one pod of which the best proof says that
+// it has it, or nobody where that is said of several.
+func (w *weighing) address(f *Finding, claims []claim) {
+	a := claims[0].addr
+	kept, isKept := w.Kept[a]
+	var found []claim
+	var owners []string
+	for _, c := range claims {
+		if !w.accepts(c) || slices.ContainsFunc(found, func(o claim) bool { return o.pod.uid() == c.pod.uid() }) {
+			continue
+		}
+		found = append(found, c)
+		if _, owner := w.ofTenure(w.Name, c.pod, a); owner != "" {
+			owners = append(owners, owner)
+		}
+	}
+	if len(found) == 0 {
+		return
+	}
+	bar := Bar{w.Name, a, found[0].pod.grantee(), found[0].source}
+	keptFound := isKept && kept.UID == protocol.SeveralPods // until nobody has it
+	for _, c := range found {
+		owners = append(owners, Who(c.pod.grantee()))
+		keptFound = keptFound || isKept && c.pod.uid() == kept.UID
+	}
+	slices.Sort(owners)
+	owners = slices.Compact(owners)
+	// What is kept for a pod that is not found any more ends, and then it is this pod's.
+	second := len(found) > 1 && (found[1].by > byStatus) == (found[0].by > byStatus)
+	if second || keptFound && kept.UID != bar.To.UID {
+		bar.To, bar.Source = protocol.ToSeveralPods(), strings.Join(owners, "; ")
+	}
+	f.Keep = append(f.Keep, bar)
+	if len(owners) > 1 {
+		f.Conflicts = append(f.Conflicts, Conflict{w.Name, a, owners})
+	}
+}
+
+// Who names a pod as an owner of an address.
+func Who(g protocol.Grantee) string {
+	text := "pod " + g.Namespace + "/" + g.Name
+	if g.Namespace == "" {
+		text = "sandbox " + string(g.UID)
+	}
+	return text + " on node " + string(g.Node) + ", which another IPAM has given it to"
+}
+
+// accepts reports whether what a claim says of a pod counts for the pool. What Tenure has given to
+// the pod does not.
+func (w *weighing) accepts(c claim) bool {
+	if !w.Gives(c.addr) || c.by == byStatus && !w.ofStatus(c) {
+		return false
+	}
+	if ours, _ := w.ofTenure(w.Name, c.pod, c.addr); ours {
+		return false
+	}
+	isKept := w.Kept[c.addr].UID == c.pod.uid()
+	if c.by == byStatus && !isKept && w.Agents[c.pod.Node] {
+		w.asks[c.pod.Node] = true
+	}
+	switch {
+	case w.reportedAsTenures(c.pod, c.addr):
+		return false
+	case c.by == byStatus:
+		return isKept || w.believed(c)
+	case c.by == byRecord:
+		return slices.ContainsFunc(c.pod.Selected, func(d string) bool { return w.mine[d] || w.known[d] == nil })
+	default:
+		return w.networks[c.of] || slices.ContainsFunc(c.pod.Shows, func(s Shown) bool { // of a definition that is gone
+			return w.known[s.Definition] == nil && slices.Contains(s.Addrs, c.addr)
+		})
+	}
+}
+
+// ofStatus reports whether what a pod's status shows is to be looked at. Its definition is of this
+// segment, or says nothing of its ranges, or is gone. And either nobody has been given the address
+// yet, or it can have come from another IPAM. Of a network that is Tenure's by now it can in pods
+// that were bound before, and not long ago, if other pods have some.
+func (w *weighing) ofStatus(c claim) bool {
+	d := w.known[c.of]
+	switch {
+	case d != nil && !w.mine[c.of] && (d.OtherSegment(w.Domain) || len(d.Pools) > 0 || d.Fault == "" && len(d.CIDRs) > 0):
+		return false
+	case w.New != nil && w.New.Contains(c.addr), d == nil, d.IPAM != Type:
+		return true
+	case len(w.Kept) == 0 || w.Since.IsZero() || w.Now.Sub(w.Since) > WatchAfter:
+		return false
+	}
+	return c.pod.Bound.IsZero() || !c.pod.Bound.After(w.Since.Add(skew))
+}
+
+// believed reports whether a pod has what its status alone says. Of a pod whose node has an agent
+// that lives, that agent has to say that the pod runs: the status is older than what was read of
+// the API server, or newer, and by itself does not tell whether the pod still has the address. Nor
+// does it count alone of a definition that is not there, or of a pool that the namespace may not
+// use.
+func (w *weighing) believed(c claim) bool {
+	if w.Agents[c.pod.Node] {
+		r, partly, answered := w.says(c.pod.Node, w.Pool, w.files)
+		switch {
+		case !answered, partly != "" && !w.TrustStatus:
+			return false
+		case partly != "", len(r.Running) == 0: // of no pod at all: its runtime tells nothing
+		case !slices.Contains(r.Running, c.pod.uid()) && !slices.ContainsFunc(r.Has, func(s protocol.Sighting) bool {
+			return s.Pod.UID == "" && s.Pod.String() == c.pod.String()
+		}):
+			return false
+		}
+	}
+	return w.known[c.of] != nil && (w.MayUse == nil || w.MayUse(c.pod.Namespace))
+}
+
+// pending returns the pods that may still get an address of the pool by another IPAM. They were
+// bound to their nodes before the pool took its addresses over, or before the definition was last
+// written that they select, and that may have been another IPAM's until then. Neither their status
+// nor an ADD of Tenure's tells that the other IPAM is done with them. After sandboxWithin no pod
+// counts.
+func (w *weighing) pending(segment []Definition) (waiting []*Pod) {
+	since := map[string]time.Time{}
+	for _, d := range segment {
+		at := w.Since
+		if d.Changed.After(at) {
+			at = d.Changed
+		}
+		if !at.IsZero() && w.Now.Sub(at) <= sandboxWithin {
+			since[d.String()] = at.Add(skew)
+		}
+	}
+	if len(since) == 0 || w.New == nil || len(w.New.Ranges()) == 0 { // nothing of it waits
+		return nil
+	}
+	for i := range w.Pods {
+		pod := &w.Pods[i]
+		if slices.ContainsFunc(pod.Selected, func(d string) bool {
+			at, mine := since[d]
+			return mine && !pod.Bound.After(at) && !pod.shows(d)
+		}) {
+			waiting = append(waiting, pod)
+		}
+	}
+	return waiting
+}
+
+// askForWaiting notes the nodes that have to say something because of what waits of the pool: those
+// of pods that may be about to get an address of it. The object of a pod that was deleted by force
+// is gone while it runs, and so may its record be. So these are all nodes that live where a record
+// is of a pod that nobody knows, and where pods use a pool that is about to be opened, or of which
+// another IPAM may have given what waits.
+func (w *weighing) askForWaiting(segment []Definition, pending []*Pod) {
+	if w.New == nil || len(w.New.Ranges()) == 0 {
+		return
+	}
+	for _, pod := range pending {
+		if w.Agents[pod.Node] {
+			w.asks[pod.Node] = true
+		}
+	}
+	others := w.Fenced || slices.ContainsFunc(segment, func(d Definition) bool { return d.HostLocal })
+	if slices.ContainsFunc(w.strays, w.New.Contains) || (w.Opening || others) && w.used() {
+		for node, lives := range w.Agents {
+			if lives {
+				w.asks[node] = true
+			}
+		}
+	}
+}
+
+// used reports whether pods use networks of the segment, or show something of the pool.
+func (w *weighing) used() bool {
+	if slices.ContainsFunc(w.Pods, func(pod Pod) bool { return pod.Selects(w.mine) }) {
+		return true
+	}
+	for _, r := range w.Whole.Ranges() {
+		if slices.ContainsFunc(w.at(r.Start, r.End), func(c claim) bool { return c.by == byStatus && w.Gives(c.addr) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// judge says what the pool waits for, as far as the look tells.
+func (w *weighing) judge(f *Finding, pending []*Pod) {
+	var unread []string
+	asking := map[protocol.UID]bool{}
+	for _, node := range slices.Sorted(maps.Keys(w.asks)) {
+		r, partly, answered := w.says(node, w.Pool, w.files)
+		switch {
+		case !answered:
+			f.Silent = append(f.Silent, node)
+		case partly != "" && !w.TrustStatus:
+			unread = append(unread, fmt.Sprintf("node %s: %s", node, partly))
+		}
+		for _, uid := range r.Asking {
+			asking[uid] = true
+		}
+	}
+	var pods []string
+	for _, p := range pending {
+		if !asking[p.uid()] {
+			pods = append(pods, p.String())
+		}
+	}
+	switch {
+	case len(f.Silent) > 0:
+		f.Stage, f.Why = StageReports, "the agents of nodes "+Few(f.Silent)+" have yet to say what their pods have"
+	case len(unread) > 0:
+		f.Stage, f.Why = StageReports, fmt.Sprintf("what pods have may be where an agent cannot read it: %s. Have it read there, or remove a damaged file; or, if the status of the pods "+
+			"shows all that they have, say so: kubectl annotate ippools %s %s=true (kubectl tenure import --apply --trust-status does)", Few(unread), w.Name, v1alpha1.AnnotationTrustStatus)
+	case len(pods) > 0:
+		f.Stage, f.Why = StagePods, "pods that were bound to their nodes before may still get an address of another IPAM: "+Few(pods)
+	default:
+		f.Stage = StageClear
+	}
+}
+
+// Few lists the first of what may be many, for people.
+func Few[T ~string](all []T) string {
+	const most = 5
+	var texts []string
+	for _, text := range all[:min(len(all), most)] {
+		texts = append(texts, string(text))
+	}
+	text := strings.Join(texts, ", ")
+	if more := len(all) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
