@@ -273,20 +273,23 @@ func sandboxOf(e cniresults.Entry) (s sandbox) {
 }
 
 // ipamOf returns the type of the IPAM that gave an attachment its addresses: Tenure's where
-// it is one of several.
+// it is one of several. In local mode that is another one, of which the cluster knows nothing.
 func ipamOf(e cniresults.Entry) string {
 	found := ""
 	for _, text := range e.IPAM {
 		var conf struct {
-			IPAM struct{ Type string } `json:"ipam"`
+			IPAM struct{ Type, Mode string } `json:"ipam"`
 		}
 		if json.Unmarshal(text, &conf) != nil || conf.IPAM.Type == "" {
 			continue
 		}
-		if conf.IPAM.Type == poolspec.Type {
+		local := conf.IPAM.Mode == poolspec.ModeLocal.String()
+		if conf.IPAM.Type == poolspec.Type && !local {
 			return poolspec.Type
 		}
-		found = conf.IPAM.Type
+		if found = conf.IPAM.Type; local {
+			found += " in local mode"
+		}
 	}
 	return found
 }

@@ -112,3 +112,26 @@ func TestReportsWhatItCannotSee(t *testing.T) {
 		t.Errorf("of a question that does not read it reports %+v", r)
 	}
 }
+
+// TestIPAMOf: of several IPAMs it is Tenure that counts, but not where it is in local mode, of
+// which the cluster knows nothing.
+func TestIPAMOf(t *testing.T) {
+	for _, tt := range []struct {
+		configs []string
+		want    string
+	}{
+		{[]string{`{"ipam":{"type":"host-local"}}`}, "host-local"},
+		{[]string{`{"ipam":{"type":"tenure"}}`, `{"ipam":{"type":"host-local"}}`}, "tenure"},
+		{[]string{`{"ipam":{"type":"tenure","mode":"cluster"}}`}, "tenure"},
+		{[]string{`{"ipam":{"type":"tenure","mode":"local"}}`}, "tenure in local mode"},
+		{[]string{`{}`, `nonsense`}, ""},
+	} {
+		var e cniresults.Entry
+		for _, c := range tt.configs {
+			e.IPAM = append(e.IPAM, json.RawMessage(c))
+		}
+		if got := ipamOf(e); got != tt.want {
+			t.Errorf("%v: %q; want %q", tt.configs, got, tt.want)
+		}
+	}
+}
