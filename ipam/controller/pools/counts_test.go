@@ -1,7 +1,6 @@
 package pools
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -9,6 +8,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
 )
 
 // TestEditedIsCounted: what a change of the ranges gives is in the counts with the change,
@@ -42,18 +42,29 @@ func TestEditedIsCounted(t *testing.T) {
 	}
 }
 
-// TestOverlapWithoutADomain: both pools are open where nobody has named a domain, the younger too.
-func TestOverlapWithoutADomain(t *testing.T) {
+// TestOverlapSaysWhatKeepsPoolsApart: of pools of one domain only the oldest is opened, also of the
+// domain of definitions without a name; where nobody has named one, an address may be given twice.
+func TestOverlapSaysWhatKeepsPoolsApart(t *testing.T) {
 	p := pool("10.0.0.0/24")
-	s := seen{pool: p, now: noon, overlaps: []string{"lan"}, older: []string{"lan"}}
+	s := seen{pool: p, now: noon}
 	s.shape, s.fault = shapeOf(p)
 	s.tally = count(nil, s.shape, near)
-	for domain, want := range map[string]string{"": "neither names its domain: an address may be given twice", "a": "both are of domain a: only the older is opened"} {
-		p.Spec.Domain = domain
+	for _, tt := range []struct {
+		domain string
+		found  overlaps
+		want   string
+	}{
+		{"", overlaps{loose: []string{"lan"}}, "the pool shares addresses with lan, and neither names its domain: an address may be given twice"},
+		{"a", overlaps{siblings: []string{"lan"}, older: []string{"lan"}}, "the pool shares addresses of domain a with lan: only the oldest is opened"},
+		{poolspec.DefaultDomain, overlaps{siblings: []string{"younger"}}, "the pool shares addresses of domain default-domain with younger: only the oldest is opened"},
+		{poolspec.DefaultDomain, overlaps{siblings: []string{"younger"}, loose: []string{"lan"}}, "the pool shares addresses of domain default-domain with younger: only the oldest is opened; " +
+			"the pool shares addresses with lan, and neither names its domain: an address may be given twice"},
+	} {
+		p.Spec.Domain, s.overlaps = tt.domain, tt.found
 		var st v1alpha1.IPPoolStatus
 		s.describe(&st)
-		if c := meta.FindStatusCondition(st.Conditions, v1alpha1.PoolOverlapping); c == nil || !strings.Contains(c.Message, want) {
-			t.Errorf("domain %q: %+v; want %q", domain, c, want)
+		if c := meta.FindStatusCondition(st.Conditions, v1alpha1.PoolOverlapping); c == nil || c.Message != tt.want {
+			t.Errorf("%q, %+v: %+v; want %q", tt.domain, tt.found, c, tt.want)
 		}
 	}
 }

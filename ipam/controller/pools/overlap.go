@@ -27,31 +27,39 @@ func unnamed(p *v1alpha1.IPPool) bool {
 	return p.Spec.Domain == "" || p.Spec.Domain == poolspec.DefaultDomain
 }
 
+// overlaps are the names of pools that share addresses with one.
+type overlaps struct {
+	// siblings are of its domain, of which the oldest alone is opened; older are those of them that
+	// were there first.
+	siblings, older []string
+	// loose are those that nothing keeps apart from it: nobody has named a domain for either.
+	loose []string
+}
+
 // overlapping returns which of others share addresses with p, in one domain or in none that
-// anybody has named. In a named domain what a pool excludes counts as its own: leases are of whole
-// blocks, and one of the other pool may have such an address. Older are those of the same domain
-// that were there first.
-func overlapping(p *v1alpha1.IPPool, shape *allocator.Shape, others []v1alpha1.IPPool, shapeOf func(*v1alpha1.IPPool) *allocator.Shape) (names, older []string) {
+// anybody has named. In a domain what a pool excludes counts as its own: leases are of whole
+// blocks, and one of the other pool may have such an address.
+func overlapping(p *v1alpha1.IPPool, shape *allocator.Shape, others []v1alpha1.IPPool, shapeOf func(*v1alpha1.IPPool) *allocator.Shape) (found overlaps) {
 	if shape == nil {
-		return nil, nil
+		return found
 	}
 	for i := range others {
 		o := &others[i]
-		same, common := o.Spec.Domain == p.Spec.Domain, share
-		if same && p.Spec.Domain != "" {
-			common = meet
-		}
-		if o.Name == p.Name || !same && !(unnamed(o) && unnamed(p)) || !common(shape, shapeOf(o)) {
-			continue
-		}
-		names = append(names, o.Name)
-		if first := o.CreationTimestamp.Compare(p.CreationTimestamp.Time); same && (first < 0 || first == 0 && o.Name < p.Name) {
-			older = append(older, o.Name)
+		switch sibling := p.Spec.Domain != "" && o.Spec.Domain == p.Spec.Domain; {
+		case o.Name == p.Name:
+		case sibling && meet(shape, shapeOf(o)):
+			found.siblings = append(found.siblings, o.Name)
+			if first := o.CreationTimestamp.Compare(p.CreationTimestamp.Time); first < 0 || first == 0 && o.Name < p.Name {
+				found.older = append(found.older, o.Name)
+			}
+		case !sibling && unnamed(o) && unnamed(p) && share(shape, shapeOf(o)):
+			found.loose = append(found.loose, o.Name)
 		}
 	}
-	slices.Sort(names)
-	slices.Sort(older)
-	return names, older
+	slices.Sort(found.siblings)
+	slices.Sort(found.older)
+	slices.Sort(found.loose)
+	return found
 }
 
 // share reports whether a and b can give the same address. What a pool excludes is not its own:
@@ -168,8 +176,7 @@ func (r *Reconciler) rivals(ctx context.Context, pool *v1alpha1.IPPool, all []v1
 // what they are to it was decided when it was opened. After is when to look again.
 func (s seen) rivalry(with *live) (why string, after time.Duration) {
 	domain := s.pool.Spec.Domain
-	_, older := overlapping(s.pool, s.shape, with.others, s.shapeOf)
-	if len(older) > 0 {
+	if older := overlapping(s.pool, s.shape, with.others, s.shapeOf).older; len(older) > 0 {
 		return fmt.Sprintf("the pool shares addresses of domain %s with %s: change the ranges, or the domain", domain, strings.Join(few(older, "pools"), ", ")), lookAgain
 	}
 	for i := range with.others {

@@ -44,9 +44,8 @@ type seen struct {
 	before, whole *allocator.Shape
 	fault         string
 	tally         tally
-	// overlaps are the pools that share addresses with this one, and older those
-	// of them that were there first.
-	overlaps, older []string
+	// overlaps are the pools that share addresses with this one.
+	overlaps overlaps
 	// lingering are the pools whose leases cover addresses of this one, where
 	// neither names its domain.
 	lingering []string
@@ -186,9 +185,9 @@ func (s seen) lease(st *v1alpha1.IPPoolStatus) plan {
 	if s.shape == nil {
 		return s.shut(st, whyShapeless(s.pool), s.fault)
 	}
-	if s.pool.Spec.Domain != "" && len(s.older) > 0 {
+	if len(s.overlaps.older) > 0 {
 		return s.shut(st, v1alpha1.ReasonOverlap, fmt.Sprintf(
-			"the pool shares addresses of domain %s with %s: change the ranges, or the domain", s.pool.Spec.Domain, strings.Join(few(s.older, "pools"), ", ")))
+			"the pool shares addresses of domain %s with %s: change the ranges, or the domain", s.pool.Spec.Domain, strings.Join(few(s.overlaps.older, "pools"), ", ")))
 	}
 	if s.live != nil && len(s.live.garbled) > 0 {
 		bad := s.live.garbled[0]
@@ -335,13 +334,15 @@ func (s seen) describe(st *v1alpha1.IPPoolStatus) (counted bool) {
 	s.tellForeign(st)
 	s.tellTwoOwners(st)
 	switch {
-	case len(s.overlaps) > 0:
-		where := "neither names its domain: an address may be given twice"
-		if s.pool.Spec.Domain != "" && (len(s.older) > 0 || !unnamed(s.pool)) {
-			where = "both are of domain " + s.pool.Spec.Domain + ": only the older is opened"
+	case len(s.overlaps.siblings)+len(s.overlaps.loose) > 0:
+		var shared []string
+		if all := s.overlaps.siblings; len(all) > 0 {
+			shared = append(shared, fmt.Sprintf("the pool shares addresses of domain %s with %s: only the oldest is opened", s.pool.Spec.Domain, strings.Join(few(all, "pools"), ", ")))
 		}
-		s.set(st, v1alpha1.PoolOverlapping, metav1.ConditionTrue, v1alpha1.ReasonSharedAddresses, fmt.Sprintf(
-			"the pool shares addresses with %s, and %s", strings.Join(few(s.overlaps, "pools"), ", "), where))
+		if all := s.overlaps.loose; len(all) > 0 {
+			shared = append(shared, fmt.Sprintf("the pool shares addresses with %s, and neither names its domain: an address may be given twice", strings.Join(few(all, "pools"), ", ")))
+		}
+		s.set(st, v1alpha1.PoolOverlapping, metav1.ConditionTrue, v1alpha1.ReasonSharedAddresses, strings.Join(shared, "; "))
 	case len(s.lingering) > 0:
 		s.set(st, v1alpha1.PoolOverlapping, metav1.ConditionTrue, v1alpha1.ReasonSharedAddresses, fmt.Sprintf(
 			"the pool has addresses that leases of %s still cover, and neither names its domain: an address may be given twice until these are given back; "+

@@ -93,13 +93,13 @@ func (p plan) in() string {
 
 func TestDecide(t *testing.T) {
 	tests := []struct {
-		name   string
-		pool   *v1alpha1.IPPool
-		leases int              // in the cache, all of IPv4
-		live   []protocol.Lease // read, if not nil
-		older  []string
-		gone   *restoration // the API server went back, and the pool has been closed for an hour
-		want   string
+		name     string
+		pool     *v1alpha1.IPPool
+		leases   int              // in the cache, all of IPv4
+		live     []protocol.Lease // read, if not nil
+		overlaps overlaps
+		gone     *restoration // the API server went back, and the pool has been closed for an hour
+		want     string
 	}{
 		{name: "new", pool: with(pool("10.0.0.0/24"), withoutFinalizer), want: "add finalizer"},
 		{name: "not open yet", pool: pool("10.0.0.0/24"), want: "read live"},
@@ -121,8 +121,8 @@ func TestDecide(t *testing.T) {
 		{name: "a family is new: close, whatever is leased of the other", pool: with(pool("10.0.0.0/24", "fd00::/64"), open(32)), leases: 1, want: "Closed BlockSizeChanging, /32"},
 
 		{name: "faulty", pool: with(pool("10.0.0.0/99"), open(32)), want: "Closed InvalidSpec, /32"},
-		{name: "shares addresses with an older pool of its domain", pool: with(pool("10.0.0.0/24"), inDomain("d")), older: []string{"other"}, want: "Closed Overlap"},
-		{name: "shares addresses, nobody names the domain", pool: pool("10.0.0.0/24"), older: []string{"other"}, live: []protocol.Lease{}, want: "Open Open, /32"},
+		{name: "shares addresses with an older pool of its domain", pool: with(pool("10.0.0.0/24"), inDomain("d")), overlaps: overlaps{siblings: []string{"other"}, older: []string{"other"}}, want: "Closed Overlap"},
+		{name: "shares addresses, nobody names the domain", pool: pool("10.0.0.0/24"), overlaps: overlaps{loose: []string{"other"}}, live: []protocol.Lease{}, want: "Open Open, /32"},
 
 		{name: "deleted: closed at once", pool: with(pool("10.0.0.0/24"), open(32), deleted), leases: 1, want: "Closed Deleting, /32"},
 		{name: "deleted, nobody holds anything", pool: with(pool("10.0.0.0/24"), closed(32), deleted, saidDeleting), want: "read live"},
@@ -150,7 +150,7 @@ func TestDecide(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := seen{pool: tt.pool, now: noon, overlaps: tt.older, older: tt.older, restored: tt.gone, closedFor: time.Hour, opening: "1"}
+			s := seen{pool: tt.pool, now: noon, overlaps: tt.overlaps, restored: tt.gone, closedFor: time.Hour, opening: "1"}
 			s.shape, s.fault = shapeOf(tt.pool)
 			s.tally = tally{leases: tt.leases, blocks: map[allocator.Family]int{allocator.IPv4: tt.leases}, nodes: map[string]int{"n1": tt.leases}}
 			if tt.live != nil {
@@ -396,9 +396,18 @@ func TestOverlaps(t *testing.T) {
 	}
 	me := others[0]
 	shape, _ := shapeOf(&me)
-	names, older := overlapping(&me, shape, others, func(p *v1alpha1.IPPool) *allocator.Shape { s, _ := shapeOf(p); return s })
-	if fmt.Sprint(names, older) != "[new old] [old]" {
-		t.Errorf("overlaps %v, older %v; want [new old] and [old]", names, older)
+	shapes := func(p *v1alpha1.IPPool) *allocator.Shape { s, _ := shapeOf(p); return s }
+	if got := overlapping(&me, shape, others, shapes); fmt.Sprint(got) != "{[] [] [new old]}" {
+		t.Errorf("without a domain: %+v; want new and old loose", got)
+	}
+	for i := range others {
+		if others[i].Spec.Domain == "" {
+			others[i].Spec.Domain = poolspec.DefaultDomain
+		}
+	}
+	others = append(others, at("nameless", "", 9, "10.0.0.64/26"))
+	if got := overlapping(&others[0], shape, others, shapes); fmt.Sprint(got) != "{[new old] [old] [nameless]}" {
+		t.Errorf("of the default domain: %+v; want siblings new and old, old older, nameless loose", got)
 	}
 }
 
@@ -409,7 +418,7 @@ func TestExcludedIsNotShared(t *testing.T) {
 	shop.Name, shop.Spec.Ranges[0].Start, shop.Spec.Ranges[0].End = "shop", "10.0.9.1", "10.0.9.6"
 	shapes := func(p *v1alpha1.IPPool) *allocator.Shape { s, _ := shapeOf(p); return s }
 	both := func() []v1alpha1.IPPool { return []v1alpha1.IPPool{*lan, *shop} }
-	if names, _ := overlapping(shop, shapes(shop), both(), shapes); len(names) > 0 {
+	if names := overlapping(shop, shapes(shop), both(), shapes).loose; len(names) > 0 {
 		t.Errorf("shop overlaps %v, which excludes all that it has", names)
 	}
 	l := &v1alpha1.IPLease{Spec: v1alpha1.IPLeaseSpec{Block: "10.0.9.0/26", Pool: "lan"}}
@@ -429,7 +438,7 @@ func TestExcludedIsNotShared(t *testing.T) {
 		t.Error("a claim has an address from before lan excluded it, and that is not said")
 	}
 	lan.Spec.Domain, shop.Spec.Domain = "d", "d"
-	if names, _ := overlapping(shop, shapes(shop), both(), shapes); len(names) == 0 {
+	if names := overlapping(shop, shapes(shop), both(), shapes).siblings; len(names) == 0 {
 		t.Error("of one domain, and shop does not wait for lan's blocks")
 	}
 }

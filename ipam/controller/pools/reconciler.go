@@ -175,7 +175,7 @@ func (r *Reconciler) look(ctx context.Context, pool *v1alpha1.IPPool) (seen, err
 		shape, _ := r.Shapes.Of(p)
 		return shape
 	}
-	s.overlaps, s.older = overlapping(pool, s.shape, others.Items, s.shapeOf)
+	s.overlaps = overlapping(pool, s.shape, others.Items, s.shapeOf)
 	if s.lingering, err = r.lingering(ctx, pool, s.shape, others.Items, s.now); err != nil {
 		return s, err
 	}
