@@ -36,7 +36,8 @@ type cloud struct {
 	mu      sync.Mutex
 	ours    []neutron.Port       // guarded by mu
 	servers []neutron.ServerPort // guarded by mu
-	deleted []string             // guarded by mu: IDs of ports
+	refuses error                // what SetPairs answers; nil: it does its work
+	asked   int                  // guarded by mu: how often SetPairs was called
 }
 
 func (c *cloud) begin(method string) {
@@ -61,19 +62,14 @@ func (c *cloud) PortsOfServers(context.Context, string, []string) ([]neutron.Ser
 func (c *cloud) SetPairs(_ context.Context, p neutron.ServerPort, pairs []neutron.Pair) error {
 	c.begin("SetPairs")
 	defer c.mu.Unlock()
+	if c.asked++; c.refuses != nil {
+		return c.refuses
+	}
 	i := slices.IndexFunc(c.servers, func(o neutron.ServerPort) bool { return o.ID == p.ID })
 	if c.servers[i].Revision != p.Revision {
 		return &neutron.Error{Reason: neutron.Changed, Message: "port " + p.ID}
 	}
 	c.servers[i].Pairs, c.servers[i].Revision = pairs, p.Revision+1
-	return nil
-}
-
-func (c *cloud) Delete(_ context.Context, id, _ string) error {
-	c.begin("Delete")
-	defer c.mu.Unlock()
-	c.deleted = append(c.deleted, id)
-	c.ours = slices.DeleteFunc(c.ours, func(p neutron.Port) bool { return p.ID == id })
 	return nil
 }
 

@@ -216,6 +216,8 @@ func (p *Ports) allow(ctx context.Context, nc Neutron, pool *v1alpha1.IPPool) (s
 			p.Log.InfoContext(ctx, "addresses allowed on the port of a node", "node", node, "port", port.ID, "pairs", len(next))
 		case neutron.Changed:
 			return nil, bad, err //nolint:wrapcheck // says what it is about; it is read again
+		case neutron.Unavailable: // about the others as well, and somebody may wait for the lock
+			return nil, problemOf(err), nil
 		default: // the other nodes' ports are another thing
 			if bad.None() {
 				bad = problemOf(err)

@@ -109,6 +109,19 @@ func TestPairGoesBeforePort(t *testing.T) {
 	}
 }
 
+// TestPairsWhileNeutronIsAway: where Neutron does not answer about one node's port, the others are
+// not tried: who waits for this look would wait for each of them. What it refuses is about one.
+func TestPairsWhileNeutronIsAway(t *testing.T) {
+	for reason, want := range map[neutron.Reason]int{neutron.Unavailable: 1, neutron.Rejected: 2} {
+		ours := []neutron.Port{ourPort("a", "ua", pairA.Addr, macA), ourPort("b", "ub", pairB.Addr, macB)}
+		c := &cloud{ours: ours, refuses: &neutron.Error{Reason: reason, Message: "because"}, servers: []neutron.ServerPort{{ID: "1", Server: machine}, {ID: "2", Server: "other"}}}
+		p, _ := newPorts(t, c, pairsPool(), virtual("vm", machine), virtual("vm2", "other"), useOf("ua", "vm"), useOf("ub", "vm2"))
+		if _, bad, err := p.allow(t.Context(), c, pairsPool()); err != nil || bad.Reason != reason || c.asked != want {
+			t.Errorf("%s: %+v, %v after %d calls; want it after %d", reason, bad, err, c.asked, want)
+		}
+	}
+}
+
 // TestPairsAwaitNetwork: a pool whose network is not known yet is looked at again by itself: no
 // event tells when it is.
 func TestPairsAwaitNetwork(t *testing.T) {
