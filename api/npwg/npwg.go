@@ -158,6 +158,22 @@ func Parse(annotation, namespace string, version func(namespace, name string) Ve
 	return selections, errors.Join(err, checkDefaultRoutes(selections))
 }
 
+// AnnotationVersion is on a definition, "1" or "1.3": the version of the specification by which
+// elements that name it are read.
+const AnnotationVersion = "tenure.dev/spec-version"
+
+// VersionOf returns the version that the annotations of a definition say, or else what counts where
+// they say none.
+func VersionOf(annotations map[string]string, unsaid Version) Version {
+	switch annotations[AnnotationVersion] {
+	case "1":
+		return V1
+	case "1.3":
+		return V13
+	}
+	return unsaid
+}
+
 // AnyVersion has [Parse] read elements by the rules of either version.
 func AnyVersion(string, string) Version { return Any }
 

@@ -55,7 +55,7 @@ func FuzzMake(f *testing.F) {
 		if err != nil {
 			return
 		}
-		annotations := map[string]string{AnnotationVersion: version, npwg.AnnotationSelector: namespaces, npwg.AnnotationResource: "r"}
+		annotations := map[string]string{npwg.AnnotationVersion: version, npwg.AnnotationSelector: namespaces, npwg.AnnotationResource: "r"}
 		pod := facts.Pod{PodRef: facts.PodRef{Namespace: "ns", Name: "p"}, Annotations: map[string]string{npwg.AnnotationNetworks: networks, npwg.AnnotationDefaultNetwork: own}}
 		answer := facts.Answer{Pod: pod}
 		for _, ref := range Wanted(c.Question(pod.PodRef), pod) {

@@ -10,13 +10,6 @@ import (
 	"github.com/tenure-ipam/tenure/attach/facts"
 )
 
-// Annotations of definitions.
-const (
-	// AnnotationVersion is "1" or "1.3": the version of the specification by which
-	// elements that name the definition are read.
-	AnnotationVersion = "tenure.dev/spec-version"
-)
-
 // Reasons of warnings.
 const (
 	ReasonInvalid    = "InvalidNetworkAnnotation"

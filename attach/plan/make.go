@@ -133,13 +133,8 @@ func (m *maker) selections() []npwg.Selection {
 
 // version returns by which version's rules an element of a definition is read.
 func (m *maker) version(namespace, name string) npwg.Version {
-	switch d, _ := m.definition(facts.Ref{Namespace: namespace, Name: name}); d.Annotations[AnnotationVersion] {
-	case "1":
-		return npwg.V1
-	case "1.3":
-		return npwg.V13
-	}
-	return m.config.Version
+	d, _ := m.definition(facts.Ref{Namespace: namespace, Name: name})
+	return npwg.VersionOf(d.Annotations, m.config.Version)
 }
 
 func (m *maker) definition(ref facts.Ref) (facts.Definition, bool) {
@@ -229,8 +224,8 @@ func (m *maker) take(where, network, ifName string) {
 // listOf returns the configuration of a definition (3.4.1), with the definition's
 // name where it has none (3.4.2).
 func (m *maker) listOf(d facts.Definition) (*list, error) {
-	if v := d.Annotations[AnnotationVersion]; v != "" && v != "1" && v != "1.3" {
-		return nil, fmt.Errorf(`annotation %s: %q is neither "1" nor "1.3"`, AnnotationVersion, v)
+	if v := d.Annotations[npwg.AnnotationVersion]; v != "" && v != "1" && v != "1.3" {
+		return nil, fmt.Errorf(`annotation %s: %q is neither "1" nor "1.3"`, npwg.AnnotationVersion, v)
 	}
 	text, from := []byte(nil), "spec.config"
 	if d.Config != nil {

@@ -485,7 +485,7 @@ func TestVersion1(t *testing.T) {
 	config := `{"cniVersion": "1.0.0", "name": "a", "type": "t", "args": {"cni": {"ips": ["10.0.0.9"], "k": 1}, "other": {}}}`
 	networks := `[{"name": "a", "ips": ["10.0.0.1"], "mac": "80:00:11:22:33:44:55:66:77:88:99:aa:bb:cc:dd:ee:ff:00:11:22", "bandwidth": 3, "default-route": ["no"]}]`
 	for name, s := range map[string]scene{
-		"for the definition":   {networks: networks, defs: defs(config, AnnotationVersion, "1")},
+		"for the definition":   {networks: networks, defs: defs(config, npwg.AnnotationVersion, "1")},
 		"for the whole plugin": {networks: networks, defs: defs(config), keys: `"specVersion": "1"`},
 	} {
 		t.Run("N24 N27 "+name, func(t *testing.T) {
@@ -501,19 +501,19 @@ func TestVersion1(t *testing.T) {
 		})
 	}
 	t.Run("N24 a prefix length makes the annotation invalid", func(t *testing.T) {
-		p := scene{networks: `[{"name": "a", "ips": ["10.0.0.1/24"]}]`, defs: defs(config, AnnotationVersion, "1")}.plan(t)
+		p := scene{networks: `[{"name": "a", "ips": ["10.0.0.1/24"]}]`, defs: defs(config, npwg.AnnotationVersion, "1")}.plan(t)
 		if len(p.Steps) != 1 || len(p.Warnings) != 1 {
 			t.Errorf("plan %+v; want the default network alone, and a warning", p)
 		}
 	})
 	t.Run("N26 version 1.3 for one definition", func(t *testing.T) {
-		p := scene{networks: `[{"name": "a", "ips": ["10.0.0.1/24"]}]`, defs: defs(bridge("a", "ips"), AnnotationVersion, "1.3"), keys: `"specVersion": "1"`}.plan(t)
+		p := scene{networks: `[{"name": "a", "ips": ["10.0.0.1/24"]}]`, defs: defs(bridge("a", "ips"), npwg.AnnotationVersion, "1.3"), keys: `"specVersion": "1"`}.plan(t)
 		if got := string(p.Steps[1].Capabilities["ips"]); got != `["10.0.0.1/24"]` {
 			t.Errorf("capability ips %s; want the address", got)
 		}
 	})
 	t.Run("no such version", func(t *testing.T) {
-		scene{networks: "a", defs: defs(config, AnnotationVersion, "2")}.fails(t, AnnotationVersion, `"2"`)
+		scene{networks: "a", defs: defs(config, npwg.AnnotationVersion, "2")}.fails(t, npwg.AnnotationVersion, `"2"`)
 	})
 }
 

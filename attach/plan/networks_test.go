@@ -258,7 +258,7 @@ func TestWanted(t *testing.T) {
 		t.Errorf("a pod that names 40000 definitions: %d are looked up; want %d", len(got), maxWanted)
 	}
 	for key, want := range map[string]bool{
-		npwg.AnnotationNetworks: true, npwg.AnnotationDefaultNetwork: true, npwg.AnnotationResource: true, AnnotationVersion: true, npwg.AnnotationNamespaces: true, npwg.AnnotationSelector: true,
+		npwg.AnnotationNetworks: true, npwg.AnnotationDefaultNetwork: true, npwg.AnnotationResource: true, npwg.AnnotationVersion: true, npwg.AnnotationNamespaces: true, npwg.AnnotationSelector: true,
 		npwg.AnnotationStatus: false, "kubernetes.io/psp": false,
 	} {
 		if ReadsAnnotation(key) != want {

@@ -38,7 +38,10 @@ func addVIFs(ctx context.Context, src Source, a *facts.Answer) error {
 	if !slices.ContainsFunc(a.Networks, isVIF) {
 		return nil
 	}
-	selections, invalid := npwg.Parse(a.Pod.Annotations[npwg.AnnotationNetworks], a.Pod.Namespace, npwg.AnyVersion)
+	selections, invalid := npwg.Parse(a.Pod.Annotations[npwg.AnnotationNetworks], a.Pod.Namespace, func(namespace, name string) npwg.Version {
+		d, _ := definitionOf(a, namespace, name)
+		return npwg.VersionOf(d.Annotations, npwg.V13) // as the controller reads it
+	})
 	for i, sel := range selections[:min(len(selections), vif.MaxSelections)] {
 		d, ok := definitionOf(a, sel.Namespace, sel.Name)
 		if !ok || !isVIF(d) {

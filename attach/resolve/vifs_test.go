@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/api/vif"
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -110,6 +111,21 @@ func TestVIFsOfAnInvalidAnnotation(t *testing.T) {
 			t.Errorf("after %v: %+v; want one that is refused at once", time.Since(began), a.VIFs)
 		}
 	})
+}
+
+// TestVIFsByVersion (K2): the annotation is read by the version that the definition says.
+func TestVIFsByVersion(t *testing.T) {
+	for version, refused := range map[string]bool{"1": false, "1.3": true, "": true} {
+		w, _ := vifWorld()
+		w.define(netA, "", vif.AnnotationNetwork, `{"pool": "lan"}`, npwg.AnnotationVersion, version)
+		run(t, w, func(t *testing.T, r *Resolver) {
+			r.cfg.VIFs = true
+			w.seen(r, withMap(podOf("p", "u1", `[{"name": "net-a", "bandwidth": 3}]`), "u1"))
+			if a := mustAsk(t, r, question("p", "u1")); len(a.VIFs) != 1 || (a.VIFs[0].Refused != "") != refused {
+				t.Errorf("by version %q: %+v; want it refused: %t", version, a.VIFs, refused)
+			}
+		})
+	}
 }
 
 // TestVIFsNotServed (K1).

@@ -3,6 +3,7 @@ package vifs
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 
@@ -29,7 +30,16 @@ func (r *Reconciler) facts(ctx context.Context, pod *corev1.Pod) (facts, error) 
 		namespace: pod.Namespace, name: pod.Name, uid: pod.UID, static: static, hostNetwork: pod.Spec.HostNetwork,
 		written: pod.Annotations[vif.AnnotationMap], kuryr: pod.Annotations[vif.AnnotationKuryrMap], asksKuryr: r.Kuryr,
 	}
-	selections, err := npwg.Parse(pod.Annotations[npwg.AnnotationNetworks], pod.Namespace, npwg.AnyVersion)
+	var unread error
+	selections, err := npwg.Parse(pod.Annotations[npwg.AnnotationNetworks], pod.Namespace, func(namespace, name string) npwg.Version {
+		var o nad.NetworkAttachmentDefinition
+		_, err := r.read(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &o)
+		unread = errors.Join(unread, err)
+		return npwg.VersionOf(o.Annotations, npwg.V13)
+	})
+	if unread != nil {
+		return f, unread
+	}
 	if f.unreadable = err; len(selections) > vif.MaxSelections {
 		f.unreadable = fmt.Errorf("it has %d elements: %d can be", len(selections), vif.MaxSelections)
 		selections = selections[:vif.MaxSelections]

@@ -62,9 +62,9 @@ func Index(ctx context.Context, to client.FieldIndexer) error {
 			for i, sel := range selections(o) {
 				if sel.Claim != "" {
 					names = append(names, sel.Claim)
-					continue
 				}
-				for _, ifName := range vif.Interfaces(sel, i) { // the definition is not known here
+				// The definition is not known here: by its version, a reference may mean nothing.
+				for _, ifName := range vif.Interfaces(sel, i) {
 					names = append(names, vif.ClaimName(o.GetName(), string(o.GetUID()), ifName))
 				}
 			}
