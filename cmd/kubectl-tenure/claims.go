@@ -59,7 +59,7 @@ func newClaims(s *session) *cobra.Command {
 		Long: `Prints the IPAMClaims of a namespace, or of all, as their status has them. -o wide says
 also of which pool the addresses are, who owns the claim, and which nodes use it.
 
---save prints them as kubectl apply takes them, without owners, UIDs and status, and with
+--save prints them as kubectl apply takes them, without owners, UIDs, ports and status, and with
 the annotation tenure.dev/requested-ips set to the addresses that they have: before a
 backup, or into Git. Applied where they are gone, they get the same addresses again.`,
 		Example: `  kubectl tenure claims -n shop

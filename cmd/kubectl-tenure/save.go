@@ -14,8 +14,8 @@ import (
 	"github.com/tenure-ipam/tenure/api/workload"
 )
 
-// save writes claims as kubectl apply takes them: without owners, UIDs and status, and asking
-// for the addresses that they have.
+// save writes claims as kubectl apply takes them: without owners, UIDs, ports and status, and
+// asking for the addresses that they have.
 func (o *output) save(s *session, claims []ipamclaims.IPAMClaim) error {
 	kept := []savedClaim{}
 	for i := range claims {
