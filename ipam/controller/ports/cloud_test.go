@@ -73,6 +73,13 @@ func (c *cloud) SetPairs(_ context.Context, p neutron.ServerPort, pairs []neutro
 	return nil
 }
 
+func (c *cloud) Delete(_ context.Context, id, _ string) error {
+	c.begin("Delete")
+	defer c.mu.Unlock()
+	c.ours = slices.DeleteFunc(c.ours, func(p neutron.Port) bool { return p.ID == id })
+	return nil
+}
+
 func (c *cloud) DeleteOf(_ context.Context, claims []string) []error {
 	c.begin("DeleteOf")
 	defer c.mu.Unlock()

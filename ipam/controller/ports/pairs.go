@@ -33,7 +33,7 @@ const NodePortNotFound neutron.Reason = "NodePortNotFound"
 // whose nodePorts say so: one for each address that a pod of the node has by a claim.
 //
 // A pair is known as ours by a port of ours with the same address and hardware address. So a
-// claim's port is deleted after its pairs. Pairs of others stay as they are.
+// port of ours is deleted after its pairs. Pairs of others stay as they are.
 //
 // The pool's status remembers that pairs are kept, so that they go when they are not to be kept any
 // more.
@@ -180,6 +180,7 @@ func (p *Ports) allow(ctx context.Context, nc Neutron, pool *v1alpha1.IPPool) (s
 		return nil, bad, err
 	}
 	network := pool.Status.Neutron.NetworkID
+	going := p.beingDeleted() // before the list: who deletes a port that comes later waits for this look
 	ours, err := nc.Ours(ctx, network)
 	if err != nil {
 		return nil, problemOf(err), nil
@@ -195,7 +196,8 @@ func (p *Ports) allow(ctx context.Context, nc Neutron, pool *v1alpha1.IPPool) (s
 	}
 	wanted := map[string][]neutron.Pair{} // after the ports: an earlier leader may have added a pair to these
 	if pool.Spec.Source.Neutron.NodePorts == v1alpha1.NodePortsPairs {
-		if wanted, err = p.inUse(ctx, pool, ours); err != nil {
+		staying := slices.DeleteFunc(slices.Clone(ours), func(o neutron.Port) bool { return going[o.ID] })
+		if wanted, err = p.inUse(ctx, pool, staying); err != nil {
 			return nil, bad, err
 		}
 	}
@@ -234,6 +236,17 @@ func (p *Ports) allow(ctx context.Context, nc Neutron, pool *v1alpha1.IPPool) (s
 	}
 	maps.DeleteFunc(wanted, func(node string, _ []neutron.Pair) bool { return with[node] })
 	return stuck, missing(wanted, network), nil
+}
+
+// beingDeleted returns the IDs of the ports that are too many and are being deleted.
+func (p *Ports) beingDeleted() map[string]bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	going := map[string]bool{}
+	for id := range p.deleting {
+		going[id] = true
+	}
+	return going
 }
 
 func reasonOf(err error) neutron.Reason {

@@ -122,6 +122,28 @@ func TestPairsWhileNeutronIsAway(t *testing.T) {
 	}
 }
 
+// TestPairGoesBeforePortTooMany: a port that a claim has too many is deleted after its pair, too,
+// and another look does not put the pair back meanwhile. The pair of the port that stays is left.
+func TestPairGoesBeforePortTooMany(t *testing.T) {
+	c := &cloud{ours: []neutron.Port{ourPort("a", "ua", pairA.Addr, macA), ourPort("b", "ua", pairB.Addr, macB)}, servers: nodesPort()}
+	p, _ := newPorts(t, c, pairsPool(), virtual("vm", machine), claimOf("ua", "10.9.0.5/24", `{"id":"a","mac":"`+macA+`","network":"net"}`), useOf("ua", "vm"))
+	look := func() {
+		t.Helper()
+		if _, bad, err := p.allow(t.Context(), c, pairsPool()); err != nil || !bad.None() {
+			t.Fatal(bad, err)
+		}
+	}
+	look() // nobody has told yet which port stays
+	p.surplus["b"] = "ua"
+	j, _ := p.take(time.Now())
+	look()
+	p.do(t.Context(), j)
+	look()
+	if got := c.pairs(); !slices.Equal(got, []neutron.Pair{pairA}) || len(c.ours) != 1 {
+		t.Errorf("there are ports %v, and the node's port allows %v; want a alone, and %v", c.ours, got, pairA)
+	}
+}
+
 // TestPairsAwaitNetwork: a pool whose network is not known yet is looked at again by itself: no
 // event tells when it is.
 func TestPairsAwaitNetwork(t *testing.T) {

@@ -130,8 +130,9 @@ func (p *Ports) do(ctx context.Context, j job) {
 		p.settle(j, nil, Problem{Reason: NotConfigured, Message: err.Error()})
 		return
 	}
-	if len(j.releases) > 0 {
-		j.releases = p.withoutPairs(ctx, nc, j.releases)
+	surplus := j.surplus
+	if len(j.releases)+len(surplus) > 0 {
+		j.releases, surplus = p.withoutPairs(ctx, nc, j)
 	}
 	claims := make([]string, len(j.releases))
 	for i, uid := range j.releases {
@@ -140,9 +141,9 @@ func (p *Ports) do(ctx context.Context, j job) {
 	for i, err := range nc.DeleteOf(ctx, claims) {
 		p.noteDeleted(ctx, j.releases[i], err)
 	}
-	for _, id := range slices.Sorted(maps.Keys(j.surplus)) {
+	for _, id := range slices.Sorted(maps.Keys(surplus)) {
 		// What fails is found again: by the claim's next ask, or by the sweep when that is gone.
-		if err := nc.Delete(ctx, id, string(j.surplus[id])); err != nil && ctx.Err() == nil {
+		if err := nc.Delete(ctx, id, string(surplus[id])); err != nil && ctx.Err() == nil {
 			p.Log.WarnContext(ctx, "a port too many is not deleted", "port", id, "error", err)
 		}
 	}
@@ -165,30 +166,37 @@ func (p *Ports) deleted(surplus map[string]protocol.UID) {
 	}
 }
 
-// withoutPairs has the pairs of claims that are gone go before their ports, by which they are
-// known, and returns the claims that have none any more. The others' ports are deleted later.
-func (p *Ports) withoutPairs(ctx context.Context, nc Neutron, uids []protocol.UID) []protocol.UID {
+// withoutPairs has the pairs of the ports that j deletes go before them, by which they are known.
+// It returns the claims that are gone, and the ports too many, of which there are no pairs any
+// more. The others are deleted later.
+func (p *Ports) withoutPairs(ctx context.Context, nc Neutron, j job) (releases []protocol.UID, surplus map[string]protocol.UID) {
 	stuck, err := p.allowAll(ctx, nc)
 	if err != nil {
-		p.putBack(ctx, uids, err)
-		return nil
+		p.putBack(ctx, j.releases, err)
+		if len(j.surplus) > 0 {
+			p.Log.WarnContext(ctx, "ports too many are not deleted yet", "ports", len(j.surplus), "error", err)
+		}
+		return nil, nil
 	}
-	var without, with []protocol.UID
-	for _, uid := range uids {
+	var with []protocol.UID
+	for _, uid := range j.releases {
 		if stuck[uid] {
 			with = append(with, uid)
 		} else {
-			without = append(without, uid)
+			releases = append(releases, uid)
 		}
 	}
-	if len(with) > 0 {
-		p.putBack(ctx, with, errors.New("nodes' ports still allow their addresses"))
-	}
-	return without
+	p.putBack(ctx, with, errors.New("nodes' ports still allow their addresses"))
+	surplus = maps.Clone(j.surplus)
+	maps.DeleteFunc(surplus, func(_ string, uid protocol.UID) bool { return stuck[uid] })
+	return releases, surplus
 }
 
 // putBack has claims' ports deleted later.
 func (p *Ports) putBack(ctx context.Context, uids []protocol.UID, why error) {
+	if len(uids) == 0 {
+		return
+	}
 	p.Log.WarnContext(ctx, "ports of claims that are gone are not deleted yet", "claims", len(uids), "error", why)
 	p.mu.Lock()
 	defer p.mu.Unlock()
