@@ -129,6 +129,54 @@ func TestPodsThatWereAttachedBefore(t *testing.T) {
 	i.mayDo(t, []attempt{{"make a pod with its status", func() error { return i.create(told("restored", `k8s.v1.cni.cncf.io/networks: lan, `+attached)) }, ""}})
 }
 
+// TestPodsMadeForOthers: who makes pods with annotations that their users give, as KubeVirt's
+// virt-controller does, cannot be had to make one with a status, though it may patch that itself.
+// Nor can a binding bring one, whose annotations become the pod's.
+func TestPodsMadeForOthers(t *testing.T) {
+	ctx := context.Background()
+	rc, err := cp.AddUser("virt-controller")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{
+		`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: virt-controller}, rules: [
+		  {apiGroups: [""], resources: [pods], verbs: [create, patch]}, {apiGroups: [""], resources: [pods/status], verbs: [patch]}, {apiGroups: [""], resources: [pods/binding], verbs: [create]}]}`,
+		`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: virt-controller}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: virt-controller},
+		  subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: virt-controller}]}`,
+	} {
+		if err := kc.Create(ctx, parse(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	i := newIntruder(t, "who makes pods for others", rc)
+	fleet.Eventually(t, 20*time.Second, func() error { return i.Create(ctx, parse(told("probe", `a: b`)), client.DryRunAll) })
+	bind := func(name, annotations string) error {
+		return i.SubResource("binding").Create(ctx, named("Pod", "team-a", name),
+			parse(fmt.Sprintf(`{apiVersion: v1, kind: Binding, metadata: {name: %s, namespace: team-a, annotations: {%s}}, target: {kind: Node, name: node-a}}`, name, annotations)))
+	}
+	const networks = `k8s.v1.cni.cncf.io/networks: lan`
+	selects := func(name string) error {
+		return i.patch(named("Pod", "team-a", name), `{metadata: {annotations: {`+networks+`}}}`)
+	}
+	i.mayDo(t, []attempt{
+		{"make a pod that selects a network", func() error { return i.create(told("v1", networks)) }, ""},
+		{"make a pod with a status and no networks", func() error { return i.create(told("v2", attached)) }, ""},
+	})
+	i.breakIn(t, []attempt{
+		{"make a pod with a status", func() error { return i.create(told("v3", networks+", "+attached)) }, "virt-controller may not write the status of pods"},
+		{"select networks for one that came with a status", func() error { return selects("v2") }, "virt-controller may not write the status of pods"},
+		{"bind a pod and tell its status", func() error { return bind("v1", attached) }, "the binding of pod team-a/v1"},
+		{"bind one that came with a status and select networks", func() error { return bind("v2", networks) }, "the binding of pod team-a/v2"},
+	})
+	if err := newIntruder(t, i.name, cp.Config()).patch(named("Pod", "team-a", "v2"), `{status: {podIP: 10.0.0.9, podIPs: [{ip: 10.0.0.9}]}}`, "status"); err != nil {
+		t.Fatal(err)
+	}
+	i.mayDo(t, []attempt{
+		{"bind a pod", func() error { return bind("v1", `a: b`) }, ""},
+		{"select networks for a pod that has been attached", func() error { return selects("v2") }, ""},
+	})
+}
+
 // TestAnAdministratorByAccident: who may do everything must mean it.
 func TestAnAdministratorByAccident(t *testing.T) {
 	i := newIntruder(t, "an administrator, by accident", cp.Config())
