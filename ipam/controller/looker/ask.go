@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -28,11 +29,32 @@ type node struct {
 	looked, there, off bool
 }
 
-// question is what a node is asked, and of which pools.
+// question is what a node is asked, and of which pools. It is put in parts where it has too many
+// networks for one, and where the answer goes on.
 type question struct {
 	protocol.Look
 	pools map[protocol.PoolName]bool
-	parts []protocol.Sighting // of a report that goes on
+	rest  []protocol.HostLocal // networks that are yet to be asked for
+	heard protocol.Report      // the answers to the parts so far
+}
+
+// nextPart asks for those of the other networks for which there is room.
+func (q *question) nextPart() {
+	q.From, q.HostLocal = netip.Addr{}, nil
+	room := protocol.MaxLook - len(q.String())
+	n := 0
+	for n < len(q.rest) {
+		if room -= lookLen(q.rest[n]); room < 0 && n > 0 {
+			break
+		}
+		n++
+	}
+	q.HostLocal, q.rest = q.rest[:n], q.rest[n:]
+}
+
+// lookLen returns how many bytes of a question a network takes, at most.
+func lookLen(n protocol.HostLocal) int {
+	return len(protocol.Look{HostLocal: []protocol.HostLocal{n}}.String())
 }
 
 // readNodes reads which nodes have an agent, and which of these live.
@@ -101,6 +123,7 @@ func (t *look) ask(ctx context.Context) bool {
 	}
 	maps.DeleteFunc(t.silent, func(n protocol.NodeName, _ time.Time) bool { return t.asked[n] == nil })
 	t.send(ctx, nodes)
+	t.askedAt = t.Now()
 	return len(nodes) > 0
 }
 
@@ -134,7 +157,9 @@ func (t *look) question(of map[protocol.PoolName]bool) *question {
 			room -= len(fmt.Sprintf(`"%v-%v",`, r.Start, r.End))
 		}
 		for _, d := range segment {
-			room -= len(protocol.Look{HostLocal: []protocol.HostLocal{{Network: d.Network, DataDir: d.DataDir}}}.String())
+			if n := (protocol.HostLocal{Network: d.Network, DataDir: d.DataDir}); !networks[n] {
+				room -= lookLen(n)
+			}
 		}
 		if room < 0 && len(q.pools) > 0 {
 			break
@@ -151,9 +176,10 @@ func (t *look) question(of map[protocol.PoolName]bool) *question {
 	for _, r := range ranges.Ranges() {
 		q.Ranges = append(q.Ranges, r.String())
 	}
-	q.HostLocal = slices.SortedFunc(maps.Keys(networks), func(a, b protocol.HostLocal) int {
+	q.rest = slices.SortedFunc(maps.Keys(networks), func(a, b protocol.HostLocal) int {
 		return cmp.Or(strings.Compare(a.Network, b.Network), strings.Compare(a.DataDir, b.DataDir))
 	})
+	q.nextPart()
 	return q
 }
 
@@ -169,27 +195,27 @@ func (t *look) collect(ctx context.Context) (done bool, err error) {
 		now[reg.Node] = reg
 	}
 	var goOn []protocol.NodeName
-	waits := false
+	waits, late := false, t.Now().Sub(t.askedAt) >= answerWithin
 	for _, n := range slices.Sorted(maps.Keys(t.asked)) {
 		if _, answered := t.facts.Reports[n]; answered {
 			continue
 		}
 		switch answered, more := t.hear(ctx, n, now[n].Report); {
-		case more:
-			goOn = append(goOn, n)
 		case answered:
 			delete(t.silent, n)
 			delete(t.passed, n)
+		case more && !late:
+			goOn = append(goOn, n)
 		case now[n].Ended() || !t.Beats(n) || !t.node(ctx, n).there:
 			t.facts.Agents[n] = false // its agent does not live
-		case t.isPassed(ctx, n):
+		case late && t.isPassed(ctx, n): // not before: it may have come back
 			t.facts.Agents[n] = false
 		default:
 			waits = true
 		}
 	}
 	t.send(ctx, goOn)
-	return !waits && len(goOn) == 0 || t.Now().Sub(t.facts.Now) >= answerWithin, nil
+	return !waits && len(goOn) == 0 || late, nil
 }
 
 // hear takes up what a node's registration says in answer to its question; more says that it goes
@@ -203,12 +229,23 @@ func (t *look) hear(ctx context.Context, n protocol.NodeName, text string) (answ
 	if !ok || r.ID != q.ID {
 		return false, false
 	}
-	q.parts = append(q.parts, r.Has...)
-	if q.From.Less(r.Next) { // the zero address is less than all
+	r.Has, r.Unseen = append(q.heard.Has, r.Has...), append(q.heard.Unseen, r.Unseen...)
+	r.Unread = cmp.Or(q.heard.Unread, r.Unread)
+	q.heard = r
+	switch {
+	case q.From.Less(r.Next): // the zero address is less than all
 		q.From = r.Next
 		return false, true
+	case len(q.rest) > 0:
+		q.nextPart()
+		return false, true
 	}
-	r.Has = q.parts
+	seen := map[protocol.Sighting]bool{} // what the CNI library has kept is in the answer to each part
+	r.Has = slices.DeleteFunc(r.Has, func(s protocol.Sighting) bool {
+		again := seen[s]
+		seen[s] = true
+		return again
+	})
 	t.facts.Reports[n] = r
 	return true, false
 }

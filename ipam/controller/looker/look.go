@@ -30,8 +30,9 @@ type look struct {
 	calls    int
 	over     bool // all answers are there, or are not waited for any more
 
-	nodes map[protocol.NodeName]*node
-	asked map[protocol.NodeName]*question
+	nodes   map[protocol.NodeName]*node
+	asked   map[protocol.NodeName]*question
+	askedAt time.Time
 
 	unread  error    // why what whereabouts has recorded cannot be read
 	served  bool     // there are whereabouts' objects, of which these are its IPPools

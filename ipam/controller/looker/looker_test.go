@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -71,6 +72,9 @@ type cluster struct {
 	stuck  error // why nothing can be freed
 	told   int
 	node   protocol.Node
+	reads  time.Duration // how long it takes to read the pods
+	// networks is how many networks the pool has beside net.
+	networks int
 }
 
 func newCluster() *cluster {
@@ -90,6 +94,7 @@ func newCluster() *cluster {
 
 func (c *cluster) IPPools(context.Context) ([]v1alpha1.IPPool, error) { c.looks++; return c.pools, nil }
 func (c *cluster) BoundPods(_ context.Context, see func(*corev1.Pod)) (int, error) {
+	c.now = c.now.Add(c.reads)
 	for _, p := range c.pods {
 		see(p)
 	}
@@ -127,9 +132,15 @@ func (c *cluster) Get(context.Context, client.ObjectKey, client.Object, ...clien
 }
 
 func (c *cluster) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
-	d := nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "net"}}
-	d.Spec.Config = `{"cniVersion":"1.0.0","name":"net","type":"macvlan","ipam":{"type":"tenure","pool":"lan"}}`
-	into.(*nad.NetworkAttachmentDefinitionList).Items = []nad.NetworkAttachmentDefinition{d}
+	all := into.(*nad.NetworkAttachmentDefinitionList)
+	for i := range c.networks + 1 {
+		d := nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "net"}}
+		if i > 0 {
+			d.Name = fmt.Sprint("net-", i)
+		}
+		d.Spec.Config = fmt.Sprintf(`{"cniVersion":"1.0.0","name":%q,"type":"macvlan","ipam":{"type":"tenure","pool":"lan"}}`, d.Name)
+		all.Items = append(all.Items, d)
+	}
 	return nil
 }
 
@@ -165,6 +176,26 @@ func (c *cluster) look(t *testing.T) foreign.Verdict {
 		}
 	}
 	return c.Of("lan")
+}
+
+// lookAndAnswerAfter is a look in which the agent of n1 answers, that pod p runs, after a while.
+func (c *cluster) lookAndAnswerAfter(t *testing.T, after time.Duration) foreign.Verdict {
+	t.Helper()
+	for first := (time.Time{}); ; {
+		again, err := c.Round(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.current == nil {
+			return c.Of("lan")
+		}
+		if first.IsZero() {
+			first = c.now
+		}
+		if c.now = c.now.Add(again); c.now.Sub(first) >= after {
+			c.regs[0].Report = protocol.Report{ID: c.asked[len(c.asked)-1].ID, Running: []protocol.UID{"p"}}.String()
+		}
+	}
 }
 
 // What an edit adds to a pool is usable after the first look, though the agent of the node with the
@@ -214,6 +245,95 @@ func TestReportInParts(t *testing.T) {
 	}
 	if v := c.look(t); !v.Clear() || len(c.asks) != 8 || c.asks[last].To.UID != "p" {
 		t.Errorf("stage %d, %q: asks for %d addresses; want 10.0.1.2 to %v", v.Stage, v.Why, len(c.asks), last)
+	}
+}
+
+// What a part of a report could not read is not forgotten with the next part.
+func TestReportInPartsOfWhichOneIsNotWhole(t *testing.T) {
+	c := newCluster()
+	c.pools, c.pods = []v1alpha1.IPPool{lan()}, []*corev1.Pod{showing("p", "10.0.1.2")}
+	c.gives = func(grants.Ask) grants.Answer { return grants.Answer{Granted: make([]grants.Granted, 1)} }
+	c.answer = func(look protocol.Look) protocol.Report {
+		r := protocol.Report{ID: look.ID, Running: []protocol.UID{"p"}}
+		if !look.From.IsValid() {
+			r.Next, r.Unseen = netip.MustParseAddr("10.0.1.9"), []protocol.Unseen{{HostLocal: look.HostLocal[0], Why: "cannot read net"}}
+			r.Has = []protocol.Sighting{{Addr: netip.MustParseAddr("10.0.1.2"), Pod: protocol.PodRef{UID: "p"}, Network: "net", IPAM: "host-local"}}
+		}
+		return r
+	}
+	if v := c.look(t); v.Stage != foreign.StageReports || !strings.Contains(v.Why, "cannot read net") {
+		t.Errorf("stage %d, %q; want that it waits for what cannot be read", v.Stage, v.Why)
+	}
+}
+
+// A report whose parts never end counts as none: after a while the pool goes on without it.
+func TestReportThatNeverEnds(t *testing.T) {
+	c := newCluster()
+	c.pools, c.pods = []v1alpha1.IPPool{lan()}, []*corev1.Pod{showing("p", "10.0.1.2")}
+	c.gives = func(grants.Ask) grants.Answer { return grants.Answer{Granted: make([]grants.Granted, 1)} }
+	c.answer = func(look protocol.Look) protocol.Report {
+		from := cmp.Or(look.From, netip.MustParseAddr("10.0.1.0"))
+		return protocol.Report{ID: look.ID, Has: []protocol.Sighting{{Addr: from, Sandbox: "s", Network: "else"}}, Next: from.Next()}
+	}
+	for range int(passAfter/time.Minute) + 1 {
+		c.look(t)
+		c.now = c.now.Add(time.Minute)
+	}
+	if v := c.look(t); !v.Clear() || !slices.Equal(v.PassedOver, []protocol.NodeName{"n1"}) {
+		t.Errorf("stage %d, %q, passed over %v; want that it goes on without n1", v.Stage, v.Why, v.PassedOver)
+	}
+}
+
+// A pool of so many networks that one question has no room for them is asked for in several: the
+// answer tells of all.
+func TestQuestionInParts(t *testing.T) {
+	c := newCluster()
+	c.networks = 2000
+	c.pools, c.pods = []v1alpha1.IPPool{lan()}, []*corev1.Pod{showing("p", "10.0.1.2")}
+	c.gives = func(grants.Ask) grants.Answer { return grants.Answer{Granted: make([]grants.Granted, 1)} }
+	networks := map[string]bool{}
+	c.answer = func(look protocol.Look) protocol.Report {
+		if n := len(look.String()); n > protocol.MaxLook+128 {
+			t.Errorf("a question has %d bytes; want no more than %d", n, protocol.MaxLook)
+		}
+		r := protocol.Report{ID: look.ID, Running: []protocol.UID{"p"}}
+		for _, n := range look.HostLocal {
+			if networks[n.Network] = true; n.Network == "net-7" {
+				r.Has = []protocol.Sighting{{Addr: netip.MustParseAddr("10.0.1.7"), Sandbox: "box", Network: "net-7", IPAM: "host-local"}}
+			}
+		}
+		return r
+	}
+	if v := c.look(t); !v.Clear() || len(networks) != 2001 || c.asks[netip.MustParseAddr("10.0.1.7")].To.UID != "box" {
+		t.Errorf("stage %d, %q, asked for %d networks, asks for %v", v.Stage, v.Why, len(networks), c.asks)
+	}
+}
+
+// The nodes have their time from when they were asked, though it took long to read the pods.
+func TestNodesHaveTimeAfterALongRead(t *testing.T) {
+	c := newCluster()
+	c.reads = 2 * answerWithin
+	c.pools, c.pods = []v1alpha1.IPPool{lan()}, []*corev1.Pod{showing("p", "10.0.1.2")}
+	c.gives = func(grants.Ask) grants.Answer { return grants.Answer{Granted: make([]grants.Granted, 1)} }
+	if v := c.lookAndAnswerAfter(t, time.Second); !v.Clear() {
+		t.Errorf("stage %d, %q; want the answer heard", v.Stage, v.Why)
+	}
+}
+
+// A node that was passed over, and has come back, is heard, though others are not waited for.
+func TestPassedOverNodeComesBack(t *testing.T) {
+	c := newCluster()
+	c.pools, c.kept = []v1alpha1.IPPool{lan()}, []grants.Held{keptFor("gone", "10.0.0.2")}
+	for range int(passAfter/time.Minute) + 2 {
+		c.look(t)
+		c.now = c.now.Add(time.Minute)
+	}
+	for range 2 {
+		c.lookAndAnswerAfter(t, time.Second)
+		c.now = c.now.Add(endEvery)
+	}
+	if len(c.freed) != 1 {
+		t.Errorf("freed %v; want what its pod had, as its node says that it is gone", c.freed)
 	}
 }
 
