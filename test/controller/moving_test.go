@@ -128,21 +128,24 @@ func TestMovingIn(t *testing.T) {
 	})
 	t.Run("definitions of another IPAM", func(t *testing.T) {
 		ns := namespace(t)
-		d := definition(t, ns, "theirs", unique("net"), `{"type":"whereabouts","range":"10.78.0.0/24"}`)
+		const theirs = `{"type":"whereabouts","range":"10.78.0.0/24","enable_l3":true}` // which Tenure refuses
+		d := definition(t, ns, "theirs", unique("net"), theirs)
+		unread := definition(t, ns, "unread", unique("net"), `{"type":"whereabouts","configuration_path":"/etc/ranges"}`)
 		p := pool(t, "10.78.0.0/24")
 		eventually(t, 20*time.Second, func() error {
 			if _, err := read(p); err != nil {
 				return err
 			}
-			if err := condition(p.Status.Conditions, v1alpha1.PoolForeignIPAM, metav1.ConditionTrue, "OtherDefinitions", ns+"/theirs", "whereabouts"); err != nil {
+			if err := condition(p.Status.Conditions, v1alpha1.PoolForeignIPAM, metav1.ConditionTrue, "OtherDefinitions", ns+"/theirs (whereabouts)", ns+"/unread (whereabouts, whose ranges cannot be read"); err != nil {
 				return err
 			}
 			return condition(p.Status.Conditions, v1alpha1.PoolReady, metav1.ConditionFalse, v1alpha1.ReasonForeignIPAM)
 		})
 		running(t, ns, "old", "nowhere", "theirs", "10.78.0.5")
 		edit(t, d, func(d *nad.NetworkAttachmentDefinition) {
-			d.Spec.Config = strings.Replace(d.Spec.Config, `{"type":"whereabouts","range":"10.78.0.0/24"}`, ofPool(p.Name), 1)
+			d.Spec.Config = strings.Replace(d.Spec.Config, theirs, ofPool(p.Name), 1)
 		})
+		remove(t, unread)
 		opened(t, p)
 		if got := kept(t, p.Name); !slices.Equal(got, []string{"10.78.0.5 old"}) {
 			t.Errorf("keeps %q; want the old pod's", got)
