@@ -17,6 +17,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/access"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
 func patch(t *testing.T, o client.Object, body string) {
@@ -45,7 +46,7 @@ func TestClaimsOfSelectedNamespacesOnly(t *testing.T) {
 	patch(t, p, `{"spec":{"namespaceSelector":{"matchExpressions":[{"key":"team","operator":"In","values":["blue","green"]}]}}}`)
 	opened(t, p)
 	ns := namespace(t)
-	network := unique("lan")
+	network := fleet.Unique("lan")
 	definition(t, ns, "lan", network, ofPool(p.Name))
 	c := claim(t, ns, "vm", network)
 	failed(t, c, "PoolNotAllowed", "namespace "+ns+" may not use pool "+p.Name, "spec.namespaceSelector (team in (blue,green)) does not select it")
@@ -126,15 +127,15 @@ func TestClaimsOfThoseWhoAreAllowedOnly(t *testing.T) {
 	patch(t, p, `{"spec":{"access":"RBAC"}}`)
 	opened(t, p)
 	ns := namespace(t)
-	network := unique("lan")
+	network := fleet.Unique("lan")
 	definition(t, ns, "lan", network, ofPool(p.Name))
 	c := claim(t, ns, "vm", network)
 	failed(t, c, "PoolNotAllowed", "group system:serviceaccounts:"+ns+" is not allowed the verb use on ippools.tenure.dev/"+p.Name)
 	nothingGranted(t, c, 500*time.Millisecond)
-	create(t, &rbac.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: p.Name}, Rules: []rbac.PolicyRule{
+	fleet.Create(t, kc, &rbac.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: p.Name}, Rules: []rbac.PolicyRule{
 		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"ippools"}, ResourceNames: []string{p.Name}, Verbs: []string{"use"}},
 	}})
-	create(t, &rbac.ClusterRoleBinding{
+	fleet.Create(t, kc, &rbac.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: p.Name}, RoleRef: rbac.RoleRef{APIGroup: rbac.GroupName, Kind: "ClusterRole", Name: p.Name},
 		Subjects: []rbac.Subject{{APIGroup: rbac.GroupName, Kind: rbac.GroupKind, Name: access.Group(ns)}},
 	})

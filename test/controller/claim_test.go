@@ -15,6 +15,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/test/fleet"
 	"github.com/tenure-ipam/tenure/test/proof"
 )
 
@@ -143,7 +144,7 @@ func TestNetworks(t *testing.T) {
 	opened(t, p)
 	opened(t, other)
 	infra := namespace(t)
-	unlike := func(name string) string { return unique(name) } // network names are cluster-wide here
+	unlike := func(name string) string { return fleet.Unique(name) } // network names are cluster-wide here
 
 	t.Run("X10 definition in another namespace", func(t *testing.T) {
 		net := unlike("lan")
@@ -198,7 +199,7 @@ func TestNetworks(t *testing.T) {
 		failed(t, c, "PoolNotFound", name)
 		late := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		late.Spec.Ranges, late.Spec.Domain = []v1alpha1.Range{{CIDR: "10.0.7.0/24"}}, name
-		create(t, late)
+		fleet.Create(t, kc, late)
 		allocated(t, c)
 	})
 	t.Run("faulty definition", func(t *testing.T) {
@@ -411,14 +412,14 @@ func TestDeletedClaimKeepsItsAddressWhileItIsUsed(t *testing.T) {
 	definition(t, ns, "lan", "lan", ofPool(p.Name))
 	c := claimOf(ns, "c", "lan")
 	c.Finalizers = []string{"example.com/hold"}
-	create(t, c)
+	fleet.Create(t, kc, c)
 	ips := allocated(t, c)
 	u := use(t, c, 0, "n1", "p")
 	v := use(t, c, 1, "n2", "q") // a live migration
 	remove(t, c)                 // its finalizer holds it
 	always(t, 1500*time.Millisecond, func() error { return same(c, ips) })
-	edit(t, c, func(c *ipamclaims.IPAMClaim) { c.Finalizers = nil })
-	gone(t, c, 10*time.Second)
+	fleet.Edit(t, kc, c, func() { c.Finalizers = nil })
+	fleet.Gone(t, kc, c, 10*time.Second)
 	kept := func() error {
 		if got := granted(t, uidOf(c)); len(got) != 1 {
 			return fmt.Errorf("granted %v; want %v still", got, ips)

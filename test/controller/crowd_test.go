@@ -13,6 +13,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/test/fleet"
 	"github.com/tenure-ipam/tenure/test/proof"
 )
 
@@ -34,7 +35,7 @@ func insist(call func() (protocol.Outcome, error)) error {
 // newRequest asks for addresses. A create that had no answer may have been made all the
 // same: the request of its name is the one.
 func newRequest(ctx context.Context, wants ...protocol.Wanted) (s protocol.SubLease, err error) {
-	name, pod := protocol.RequestName("asker", rand.Uint64()), unique("pod")
+	name, pod := protocol.RequestName("asker", rand.Uint64()), fleet.Unique("pod")
 	err = insist(func() (out protocol.Outcome, err error) {
 		s, out, err = api.CreateSubLease(ctx, protocol.SubLease{
 			Meta: protocol.Meta{Name: name}, Protocol: protocol.Version, Node: "asker", Store: "store-of-asker", Term: 1,

@@ -59,7 +59,7 @@ func makeNode(t *testing.T, name string, taints ...corev1.Taint) *corev1.Node {
 	t.Helper()
 	n := nodeOf(name)
 	n.Spec.Taints = taints
-	create(t, n)
+	fleet.Create(t, kc, n)
 	t.Cleanup(func() {
 		if err := kc.Delete(context.Background(), nodeOf(name)); client.IgnoreNotFound(err) != nil {
 			t.Error(err)
@@ -186,7 +186,7 @@ func claimant(t *testing.T, p *v1alpha1.IPPool, c *ipamclaims.IPAMClaim, network
 func TestTaintTakesOver(t *testing.T) {
 	start(t)
 	ns, p := namespace(t), pool(t, "10.0.0.0/29") // six addresses
-	network := unique("lan")
+	network := fleet.Unique("lan")
 	definition(t, ns, network, network, ofPool(p.Name))
 	opened(t, p)
 	f := newFleet(t, cp.Config(), 15*time.Minute, "")
@@ -303,7 +303,7 @@ func TestNodeDeletedAndMadeAgain(t *testing.T) {
 		}
 		mustAdd(t, n, onPool(p, "c2"))
 		again := nodeOf(n.Name)
-		create(t, again)
+		fleet.Create(t, kc, again)
 		eventually(t, time.Minute, func() error {
 			if s := reg(t, n.Name); s.NodeUID != uidOf(again) {
 				return fmt.Errorf("the registration names Node %s; want %s", s.NodeUID, again.UID)
@@ -326,7 +326,7 @@ func TestNodeDeletedAndMadeAgain(t *testing.T) {
 		remove(t, nodeOf(n.Name))
 		n.Stop()
 		last := reg(t, n.Name)
-		create(t, nodeOf(n.Name))
+		fleet.Create(t, kc, nodeOf(n.Name))
 		ended := endsAfter(t, n.Name, last)
 		if l := ended.Former[len(ended.Former)-1]; l.Store != last.Store || !l.Ended || l.Vouched {
 			t.Errorf("the last agent registered is %+v; want %s, ended, and nobody has vouched", l, last.Store)
@@ -348,7 +348,7 @@ func TestNodeDeletedAndMadeAgain(t *testing.T) {
 		remove(t, nodeOf(one.Name))
 		one.Stop()
 		last := reg(t, one.Name)
-		create(t, nodeOf(one.Name))
+		fleet.Create(t, kc, nodeOf(one.Name))
 		f2 := newFleet(t, cp.Config(), shortFence, "machine-2")
 		f2.Observer = f1.Observer
 		two := f2.Launch(one.Name)
@@ -570,11 +570,11 @@ func TestConfirmedPools(t *testing.T) {
 		lease protocol.Lease
 		use   protocol.SubLease
 	}
-	node := unique("confirmed")
+	node := fleet.Unique("confirmed")
 	hold := func(takeOver v1alpha1.TakeOver, cidr string, block string) held {
 		p := pool(t, cidr)
-		edit(t, p, func(p *v1alpha1.IPPool) { p.Spec.TakeOver = takeOver })
-		network := unique("net")
+		fleet.Edit(t, kc, p, func() { p.Spec.TakeOver = takeOver })
+		network := fleet.Unique("net")
 		definition(t, ns, network, network, ofPool(p.Name))
 		opened(t, p)
 		c := claim(t, ns, network, network)
@@ -630,7 +630,7 @@ func TestTaintOnANodeThatLives(t *testing.T) {
 	p := pool(t, "10.0.0.0/24")
 	opened(t, p)
 	f := newFleet(t, cp.Config(), 15*time.Minute, "") // it beats every four minutes
-	node := makeNode(t, unique("lives"))
+	node := makeNode(t, fleet.Unique("lives"))
 	n := f.Start(node.Name)
 	mustAdd(t, n, onPool(p, "c1"))
 	setTaints(t, n.Name, offTaint())
@@ -659,7 +659,7 @@ func TestAnotherBoot(t *testing.T) {
 	opened(t, p)
 	line, rc := newLink(t)
 	f := newFleet(t, rc, 15*time.Minute, "")
-	node := makeNode(t, unique("boots"))
+	node := makeNode(t, fleet.Unique("boots"))
 	n := f.Start(node.Name)
 	pod := podOn(t, p, ns, n.Name, "pod", "")
 	of := func(sandbox string) fleet.Interface {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
 func prefix(text string) netip.Prefix { return netip.MustParsePrefix(text) }
@@ -46,7 +47,7 @@ func awaitOpen(t testing.TB, name string) *v1alpha1.IPPool {
 // TestDualStackInline (WB3).
 func TestDualStackInline(t *testing.T) {
 	start(t)
-	ns, net := namespace(t), unique("net")
+	ns, net := namespace(t), fleet.Unique("net")
 	definition(t, ns, net, net, inline(net, `"ipRanges":[{"range":"10.3.0.0/24"},{"range":"fd03::/64"}]`))
 	ips := allocated(t, claim(t, ns, "c", net))
 	if len(ips) != 2 || !prefix("10.3.0.0/24").Contains(prefix(ips[0]).Addr()) || !prefix("fd03::/64").Contains(prefix(ips[1]).Addr()) {
@@ -61,7 +62,7 @@ func TestDualStackInline(t *testing.T) {
 // TestRangeAndIPRanges (WB4).
 func TestRangeAndIPRanges(t *testing.T) {
 	start(t)
-	ns, net := namespace(t), unique("net")
+	ns, net := namespace(t), fleet.Unique("net")
 	definition(t, ns, net, net, inline(net, `"range":"10.4.0.0/24","ipRanges":[{"range":"fd04::/64"}]`))
 	ips := allocated(t, claim(t, ns, "c", net))
 	if len(ips) != 2 || !prefix("10.4.0.0/24").Contains(prefix(ips[0]).Addr()) || !prefix("fd04::/64").Contains(prefix(ips[1]).Addr()) {
@@ -74,7 +75,7 @@ func TestRangeAndIPRanges(t *testing.T) {
 func TestOverlappingRanges(t *testing.T) {
 	start(t)
 	ns := namespace(t)
-	shared, a, b := unique("shared"), unique("a"), unique("b")
+	shared, a, b := fleet.Unique("shared"), fleet.Unique("a"), fleet.Unique("b")
 	definition(t, ns, a, a, inline(shared, `"range":"10.10.0.0/24","range_start":"10.10.0.10","range_end":"10.10.0.11"`))
 	definition(t, ns, b, b, inline(shared, `"range":"10.10.0.0/24","range_start":"10.10.0.11","range_end":"10.10.0.12"`))
 	seen := map[string]bool{}
@@ -94,7 +95,7 @@ func TestOverlappingRanges(t *testing.T) {
 	off := func(name string) string {
 		return fmt.Sprintf(`{"type":"tenure","range":%q,"range_start":"10.11.0.5","range_end":"10.11.0.5","enable_overlapping_ranges":false}`, name)
 	}
-	c, d := unique("c"), unique("d")
+	c, d := fleet.Unique("c"), fleet.Unique("d")
 	definition(t, ns, c, c, off("10.11.0.0/24"))
 	definition(t, ns, d, d, off("10.11.0.0/25"))
 	first, second := allocated(t, claim(t, ns, "off-1", c))[0], allocated(t, claim(t, ns, "off-2", d))[0]
@@ -106,7 +107,7 @@ func TestOverlappingRanges(t *testing.T) {
 // TestNamedNetworks (WB11): the same CIDR twice in two domains.
 func TestNamedNetworks(t *testing.T) {
 	start(t)
-	ns, blue, red := namespace(t), unique("blue"), unique("red")
+	ns, blue, red := namespace(t), fleet.Unique("blue"), fleet.Unique("red")
 	definition(t, ns, blue, blue, inline(blue, `"range":"10.12.0.0/24","range_start":"10.12.0.9","range_end":"10.12.0.9"`))
 	definition(t, ns, red, red, inline(red, `"range":"10.12.0.0/24","range_start":"10.12.0.9","range_end":"10.12.0.9"`))
 	for _, net := range []string{blue, red} {
@@ -125,7 +126,7 @@ func TestNamedNetworks(t *testing.T) {
 // TestImplicitPoolsLife: made, grown, shrunk and removed with its definitions.
 func TestImplicitPoolsLife(t *testing.T) {
 	start(t)
-	ns, net := namespace(t), unique("net")
+	ns, net := namespace(t), fleet.Unique("net")
 	first := definition(t, ns, net+"-1", net, inline(net, `"range":"10.13.0.0/24"`))
 	p := awaitOpen(t, net)
 	second := definition(t, ns, net+"-2", net+"-more", inline(net, `"range":"10.14.0.0/24"`))
@@ -150,7 +151,7 @@ func TestImplicitPoolsLife(t *testing.T) {
 	ips := allocated(t, c)
 
 	// What a person sets beside the ranges stays.
-	edit(t, p, func(p *v1alpha1.IPPool) { p.Spec.TakeOver = v1alpha1.TakeOverConfirmed })
+	fleet.Edit(t, kc, p, func() { p.Spec.TakeOver = v1alpha1.TakeOverConfirmed })
 	remove(t, second)
 	ranges("10.13.0.0/24")
 	if p.Spec.TakeOver != v1alpha1.TakeOverConfirmed {
@@ -166,13 +167,13 @@ func TestImplicitPoolsLife(t *testing.T) {
 		return err
 	})
 	remove(t, c)
-	gone(t, named(net), 30*time.Second)
+	fleet.Gone(t, kc, named(net), 30*time.Second)
 }
 
 // TestDefinitionsDisagree (F27): of two gateways none is given to a pod, and the pair is told.
 func TestDefinitionsDisagree(t *testing.T) {
 	start(t)
-	ns, net := namespace(t), unique("net")
+	ns, net := namespace(t), fleet.Unique("net")
 	definition(t, ns, net+"-1", net+"-1", inline(net, `"range":"10.15.0.0/24","gateway":"10.15.0.1"`))
 	younger := definition(t, ns, net+"-2", net+"-2", inline(net, `"range":"10.15.0.0/24","gateway":"10.15.0.254"`))
 	warned(t, younger, "DefinitionsDisagree")
@@ -213,7 +214,7 @@ func TestDefinitionsDisagree(t *testing.T) {
 // once there is room it has its part.
 func TestMoreDefinitionsThanAPoolHolds(t *testing.T) {
 	start(t)
-	ns, net := namespace(t), unique("net")
+	ns, net := namespace(t), fleet.Unique("net")
 	describe := func(i int) client.Object {
 		name := fmt.Sprintf("%s-%d", net, i)
 		return definition(t, ns, name, name, inline(net, fmt.Sprintf(`"range":"10.18.%d.0/24"`, i)))
@@ -301,7 +302,7 @@ func TestIdleBlocksGoBack(t *testing.T) {
 // Event that says why; another IPAM's has none. What a claim has by an earlier text it keeps.
 func TestDefinitionsThatCannotBeUsed(t *testing.T) {
 	start(t)
-	ns, net := namespace(t), unique("net")
+	ns, net := namespace(t), fleet.Unique("net")
 	ran := definition(t, ns, net, net, inline(net, `"range":"10.19.0.0/24"`))
 	has := allocated(t, claim(t, ns, "c", net))
 	ran.Spec.Config = `{"cniVersion":"1.0.0","name":"` + net + `","type":"bridge","ipam":{"type":"tenure"`
@@ -311,10 +312,10 @@ func TestDefinitionsThatCannotBeUsed(t *testing.T) {
 	warned(t, ran, "InvalidDefinition")
 	other := definition(t, ns, "other", "other", `{"type":"Whereabouts","range":"10.19.1.0/24"}`)
 	warned(t, definition(t, ns, "spelt", "spelt", `{"type":"Tenure","pool":"p"}`), "InvalidDefinition")
-	warned(t, definition(t, ns, "lost", "lost", ofPool(unique("gone"))), "PoolNotFound")
+	warned(t, definition(t, ns, "lost", "lost", ofPool(fleet.Unique("gone"))), "PoolNotFound")
 	beside := &nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "beside"}}
 	beside.Spec.Config = `{"cniVersion":"1.0.0","name":"beside","plugins":[{"type":"bridge"}],"ipam":{"type":"tenure","pool":"p"}}`
-	create(t, beside)
+	fleet.Create(t, kc, beside)
 	warned(t, beside, "InvalidDefinition")
 	if got := allocated(t, claimOf(ns, "c", net)); !slices.Equal(got, has) {
 		t.Errorf("the claim has %v; want what it had, %v", got, has)
@@ -381,7 +382,7 @@ func TestPoolOfEarlierVersions(t *testing.T) {
 	old := named("default-domain")
 	old.Labels = map[string]string{"tenure.dev/implicit": "true"}
 	old.Spec.Ranges = []v1alpha1.Range{{CIDR: "10.62.0.0/24"}}
-	create(t, old)
+	fleet.Create(t, kc, old)
 	definition(t, ns, "in", "in", `{"type":"tenure","range":"10.62.0.0/24"}`)
 	definition(t, ns, "apart", "apart", `{"type":"tenure","range":"10.62.1.0/24"}`)
 	start(t)

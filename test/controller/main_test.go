@@ -5,7 +5,6 @@ package controller_test
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"log/slog"
 	"os"
 	"sync/atomic"
@@ -95,24 +94,12 @@ func always(t testing.TB, during time.Duration, check func() error) {
 	}
 }
 
-var serial atomic.Int64
-
-// unique returns a name that no other test has.
-func unique(prefix string) string { return fmt.Sprintf("%s-%d", prefix, serial.Add(1)) }
-
 // namespace makes a namespace.
 func namespace(t testing.TB) string {
 	t.Helper()
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: unique("ns")}}
-	create(t, ns)
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fleet.Unique("ns")}}
+	fleet.Create(t, kc, ns)
 	return ns.Name
-}
-
-func create(t testing.TB, o client.Object) {
-	t.Helper()
-	if err := kc.Create(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // remove deletes an object, if it is there.

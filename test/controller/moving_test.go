@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/test/fleet"
 	"github.com/tenure-ipam/tenure/test/manifests"
 )
 
@@ -84,17 +84,17 @@ func kept(t testing.TB, pool string) (all []string) {
 func TestMovingIn(t *testing.T) {
 	start(t)
 	t.Run("a pool is opened", func(t *testing.T) {
-		ns, name := namespace(t), unique("pool")
-		definition(t, ns, "net", unique("net"), ofPool(name))
+		ns, name := namespace(t), fleet.Unique("pool")
+		definition(t, ns, "net", fleet.Unique("net"), ofPool(name))
 		gone := running(t, ns, "old-a", "nowhere", "net", "10.77.0.2")
 		running(t, ns, "old-b", "nowhere", "net", "10.77.0.3")
 		p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPPoolSpec{Domain: name, Ranges: []v1alpha1.Range{{CIDR: "10.77.0.0/29"}}}}
-		create(t, p)
+		fleet.Create(t, kc, p)
 		opened(t, p)
 		if got, want := kept(t, name), []string{"10.77.0.2 old-a", "10.77.0.3 old-b"}; !slices.Equal(got, want) {
 			t.Fatalf("the pool is open and keeps %q; want %q", got, want)
 		}
-		network := unique("claims")
+		network := fleet.Unique("claims")
 		definition(t, ns, "claims", network, ofPool(name))
 		var given []string
 		for i := range 4 {
@@ -129,8 +129,8 @@ func TestMovingIn(t *testing.T) {
 	t.Run("definitions of another IPAM", func(t *testing.T) {
 		ns := namespace(t)
 		const theirs = `{"type":"whereabouts","range":"10.78.0.0/24","enable_l3":true}` // which Tenure refuses
-		d := definition(t, ns, "theirs", unique("net"), theirs)
-		unread := definition(t, ns, "unread", unique("net"), `{"type":"whereabouts","configuration_path":"/etc/ranges"}`)
+		d := definition(t, ns, "theirs", fleet.Unique("net"), theirs)
+		unread := definition(t, ns, "unread", fleet.Unique("net"), `{"type":"whereabouts","configuration_path":"/etc/ranges"}`)
 		p := pool(t, "10.78.0.0/24")
 		eventually(t, 20*time.Second, func() error {
 			if _, err := read(p); err != nil {
@@ -142,7 +142,7 @@ func TestMovingIn(t *testing.T) {
 			return condition(p.Status.Conditions, v1alpha1.PoolReady, metav1.ConditionFalse, v1alpha1.ReasonForeignIPAM)
 		})
 		running(t, ns, "old", "nowhere", "theirs", "10.78.0.5")
-		edit(t, d, func(d *nad.NetworkAttachmentDefinition) {
+		fleet.Edit(t, kc, d, func() {
 			d.Spec.Config = strings.Replace(d.Spec.Config, theirs, ofPool(p.Name), 1)
 		})
 		remove(t, unread)
@@ -152,15 +152,15 @@ func TestMovingIn(t *testing.T) {
 		}
 	})
 	t.Run("an edit adds addresses", func(t *testing.T) {
-		ns, name := namespace(t), unique("pool")
-		definition(t, ns, "net", unique("net"), ofPool(name))
+		ns, name := namespace(t), fleet.Unique("pool")
+		definition(t, ns, "net", fleet.Unique("net"), ofPool(name))
 		p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPPoolSpec{Domain: name, Ranges: []v1alpha1.Range{{CIDR: "10.79.0.0/29", Exclude: []string{"10.79.0.5-10.79.0.6"}}}}}
-		create(t, p)
+		fleet.Create(t, kc, p)
 		opened(t, p)
 		running(t, ns, "old", "nowhere", "net", "10.79.0.5")
 		// A node holds the block already, as for an address of it that was asked for by name.
-		theirs := definition(t, ns, "theirs", unique("net"), `{"type":"whereabouts","range":"10.79.0.0/29","range_start":"10.79.0.6","range_end":"10.79.0.6"}`)
-		edit(t, p, func(p *v1alpha1.IPPool) { p.Spec.Ranges[0].Exclude = nil })
+		theirs := definition(t, ns, "theirs", fleet.Unique("net"), `{"type":"whereabouts","range":"10.79.0.0/29","range_start":"10.79.0.6","range_end":"10.79.0.6"}`)
+		fleet.Edit(t, kc, p, func() { p.Spec.Ranges[0].Exclude = nil })
 		eventually(t, 20*time.Second, func() error {
 			if _, err := read(p); err != nil {
 				return err
@@ -194,7 +194,7 @@ func TestWhereaboutsIsFenced(t *testing.T) {
 	if err := json.Unmarshal([]byte(whereaboutsPools), &crd.Object); err != nil {
 		t.Fatal(err)
 	}
-	create(t, crd)
+	fleet.Create(t, kc, crd)
 	t.Cleanup(func() { _ = kc.Delete(context.Background(), crd) })
 	ns := namespace(t)
 	object := func() *unstructured.Unstructured {
@@ -207,11 +207,11 @@ func TestWhereaboutsIsFenced(t *testing.T) {
 	o.Object["spec"] = map[string]any{"range": "10.80.0.0/24", "allocations": map[string]any{"5": map[string]any{"id": "c", "podref": ns + "/old", "ifname": "net1"}}}
 	eventually(t, 20*time.Second, func() error { return kc.Create(t.Context(), o.DeepCopy()) })
 	start(t)
-	name := unique("pool")
-	definition(t, ns, "net", unique("net"), ofPool(name))
+	name := fleet.Unique("pool")
+	definition(t, ns, "net", fleet.Unique("net"), ofPool(name))
 	running(t, ns, "old", "nowhere", "net") // its status is yet to come
 	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPPoolSpec{Domain: name, Ranges: []v1alpha1.Range{{CIDR: "10.80.0.0/24"}}}}
-	create(t, p)
+	fleet.Create(t, kc, p)
 	eventually(t, 20*time.Second, func() error {
 		if got := kept(t, name); !slices.Equal(got, []string{"10.80.0.5 old"}) {
 			return fmt.Errorf("keeps %q; want what whereabouts has recorded", got)
@@ -277,7 +277,7 @@ func apply(t testing.TB, path string) {
 		t.Fatal(err)
 	}
 	for _, o := range objects {
-		create(t, o)
+		fleet.Create(t, kc, o)
 		t.Cleanup(func() { _ = kc.Delete(context.Background(), o) })
 	}
 }
@@ -288,13 +288,13 @@ func TestReservation(t *testing.T) {
 	start(t)
 	p := pool(t, "10.81.0.0/29")
 	opened(t, p)
-	ns, network := namespace(t), unique("net")
+	ns, network := namespace(t), fleet.Unique("net")
 	definition(t, ns, "net", network, ofPool(p.Name))
 	reserve := func(addr string, until *metav1.Time) *v1alpha1.IPReservation {
 		r := &v1alpha1.IPReservation{
-			ObjectMeta: metav1.ObjectMeta{Name: unique("res")}, Spec: v1alpha1.IPReservationSpec{Pool: p.Name, Address: addr, For: "a printer", Until: until},
+			ObjectMeta: metav1.ObjectMeta{Name: fleet.Unique("res")}, Spec: v1alpha1.IPReservationSpec{Pool: p.Name, Address: addr, For: "a printer", Until: until},
 		}
-		create(t, r)
+		fleet.Create(t, kc, r)
 		return r
 	}
 	says := func(r *v1alpha1.IPReservation, status metav1.ConditionStatus, reason string, words ...string) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
 // TestNewerObjects (X25, F21): of a lease that a newer Tenure has written nothing is
@@ -65,7 +66,7 @@ func TestUnknownFields(t *testing.T) {
 	}
 	start(t)
 	p := poolOf(t, 4, "10.0.0.0/30")
-	node := unique("x25")
+	node := fleet.Unique("x25")
 	reg := registered(t, node)
 	mark(t, &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: kube.DefaultRegistrationNamespace, Name: reg.Name}},
 		`{"metadata":{"annotations":{"tenure.dev/later":"registration"}}}`)

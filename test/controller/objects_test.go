@@ -14,7 +14,6 @@ import (
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	coordination "k8s.io/api/coordination/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -47,30 +46,18 @@ func tail(s string, n int) string {
 // pool makes an IPPool of these CIDRs.
 func pool(t testing.TB, cidrs ...string) *v1alpha1.IPPool {
 	t.Helper()
-	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: unique("pool")}}
+	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: fleet.Unique("pool")}}
 	for _, c := range cidrs {
 		p.Spec.Ranges = append(p.Spec.Ranges, v1alpha1.Range{CIDR: c})
 	}
 	p.Spec.Domain = p.Name // tests share a cluster, and address ranges
-	create(t, p)
+	fleet.Create(t, kc, p)
 	return p
 }
 
 // read reads an object live.
 func read[T client.Object](o T) (T, error) {
 	return o, kc.Get(context.Background(), client.ObjectKeyFromObject(o), o)
-}
-
-// edit reads an object and changes it, whoever else writes it.
-func edit[T client.Object](t testing.TB, o T, change func(T)) {
-	t.Helper()
-	eventually(t, 10*time.Second, func() error {
-		if _, err := read(o); err != nil {
-			return err
-		}
-		change(o)
-		return kc.Update(t.Context(), o)
-	})
 }
 
 // condition returns an error unless conditions has one of this type, status and
@@ -113,7 +100,7 @@ func definition(t testing.TB, namespace, object, network, ipam string) *nad.Netw
 			Config: fmt.Sprintf(`{"cniVersion":"1.0.0","name":%q,"type":"bridge","allowPersistentIPs":true,"ipam":%s}`, network, ipam),
 		},
 	}
-	create(t, d)
+	fleet.Create(t, kc, d)
 	return d
 }
 
@@ -131,7 +118,7 @@ func claimOf(namespace, name, network string) *ipamclaims.IPAMClaim {
 func claim(t testing.TB, namespace, name, network string) *ipamclaims.IPAMClaim {
 	t.Helper()
 	c := claimOf(namespace, name, network)
-	create(t, c)
+	fleet.Create(t, kc, c)
 	return c
 }
 
@@ -245,18 +232,6 @@ func nodeLease(t testing.TB, p *v1alpha1.IPPool, uid protocol.UID, block, node s
 		t.Fatal(err)
 	}
 	return l
-}
-
-// gone waits until an object is gone.
-func gone(t testing.TB, o client.Object, within time.Duration) {
-	t.Helper()
-	eventually(t, within, func() error {
-		_, err := read(o)
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return fmt.Errorf("%s is still there: %v", o.GetName(), err)
-	})
 }
 
 // distinct returns an error if two claims of a namespace have an address in

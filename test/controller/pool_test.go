@@ -8,12 +8,12 @@ import (
 	"testing"
 	"time"
 
-	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/api/workload"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
 func TestPoolOpens(t *testing.T) {
@@ -33,12 +33,12 @@ func TestPoolOpens(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: unique("pool")}, Spec: v1alpha1.IPPoolSpec{BlockSize: tt.blockSize}}
+			p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: fleet.Unique("pool")}, Spec: v1alpha1.IPPoolSpec{BlockSize: tt.blockSize}}
 			p.Spec.Domain = p.Name
 			for _, c := range tt.cidrs {
 				p.Spec.Ranges = append(p.Spec.Ranges, v1alpha1.Range{CIDR: c})
 			}
-			create(t, p)
+			fleet.Create(t, kc, p)
 			opened(t, p)
 			if got, want := fmt.Sprint(text(p.Status.BlockPrefixLengths.IPv4), text(p.Status.BlockPrefixLengths.IPv6)), fmt.Sprint(text(tt.v4), text(tt.v6)); got != want {
 				t.Errorf("block prefix lengths %s; want %s", got, want)
@@ -58,7 +58,7 @@ func TestPoolOpens(t *testing.T) {
 				}
 			}
 			remove(t, p)
-			gone(t, p, 10*time.Second)
+			fleet.Gone(t, kc, p, 10*time.Second)
 		})
 	}
 }
@@ -123,7 +123,7 @@ func TestBlockSizeChanges(t *testing.T) {
 	opened(t, p)
 	set := func(size int32) {
 		t.Helper()
-		edit(t, p, func(p *v1alpha1.IPPool) { p.Spec.BlockSize = &size })
+		fleet.Edit(t, kc, p, func() { p.Spec.BlockSize = &size })
 	}
 	lengths := func(want string) func() error {
 		return func() error {
@@ -160,7 +160,7 @@ func TestPoolGrows(t *testing.T) {
 	p := pool(t, "10.0.0.0/24")
 	opened(t, p)
 	nodeLease(t, p, uidOf(p), "10.0.0.4/32", "n1")
-	edit(t, p, func(p *v1alpha1.IPPool) {
+	fleet.Edit(t, kc, p, func() {
 		p.Spec.Ranges = []v1alpha1.Range{{CIDR: "10.0.0.0/20"}, {CIDR: "fd00::/64"}}
 	})
 	eventually(t, 20*time.Second, func() error {
@@ -177,15 +177,15 @@ func TestPoolGrows(t *testing.T) {
 // TestFaultyPool: what the schema cannot see closes the pool, and says why.
 func TestFaultyPool(t *testing.T) {
 	start(t)
-	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: unique("pool")}}
+	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: fleet.Unique("pool")}}
 	p.Spec.Ranges = []v1alpha1.Range{{CIDR: "fd00::/64", Start: "fd00::9", End: "fd00::1"}}
-	create(t, p)
+	fleet.Create(t, kc, p)
 	eventually(t, 20*time.Second, isReady(p, metav1.ConditionFalse, v1alpha1.ReasonInvalidSpec, "spec.ranges[0]"))
 	ns := namespace(t)
 	definition(t, ns, "faulty", "faulty", ofPool(p.Name))
 	c := claim(t, ns, "c", "faulty")
 	failed(t, c, "PoolNotReady", p.Name)
-	edit(t, p, func(p *v1alpha1.IPPool) { p.Spec.Ranges[0].End = "fd00::ff" })
+	fleet.Edit(t, kc, p, func() { p.Spec.Ranges[0].End = "fd00::ff" })
 	opened(t, p)
 	allocated(t, c)
 }
@@ -213,11 +213,11 @@ func TestPoolDeleted(t *testing.T) {
 	remove(t, &v1alpha1.IPLease{ObjectMeta: metav1.ObjectMeta{Name: lease.Name}})
 	always(t, time.Second, isReady(p, metav1.ConditionFalse, v1alpha1.ReasonDeleting))
 	remove(t, c)
-	gone(t, p, 15*time.Second)
+	fleet.Gone(t, kc, p, 15*time.Second)
 
 	// The same name again: another pool, which the claim that waits gets.
 	again := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: p.Name}, Spec: p.Spec}
-	create(t, again)
+	fleet.Create(t, kc, again)
 	allocated(t, late)
 }
 
@@ -229,7 +229,7 @@ func TestPoolShrinks(t *testing.T) {
 	definition(t, ns, "lan", "lan", ofPool(p.Name))
 	c := claim(t, ns, "c", "lan")
 	ips := allocated(t, c)
-	edit(t, p, func(p *v1alpha1.IPPool) { p.Spec.Ranges[0].Exclude = []string{strings.TrimSuffix(ips[0], "/29")} })
+	fleet.Edit(t, kc, p, func() { p.Spec.Ranges[0].Exclude = []string{strings.TrimSuffix(ips[0], "/29")} })
 	eventually(t, 10*time.Second, func() error {
 		if _, err := read(p); err != nil {
 			return err
@@ -254,11 +254,11 @@ func TestPoolShrinks(t *testing.T) {
 func TestOverlapping(t *testing.T) {
 	start(t)
 	make := func(domain string, cidrs ...string) *v1alpha1.IPPool {
-		p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: unique("pool")}, Spec: v1alpha1.IPPoolSpec{Domain: domain}}
+		p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: fleet.Unique("pool")}, Spec: v1alpha1.IPPoolSpec{Domain: domain}}
 		for _, c := range cidrs {
 			p.Spec.Ranges = append(p.Spec.Ranges, v1alpha1.Range{CIDR: c})
 		}
-		create(t, p)
+		fleet.Create(t, kc, p)
 		return p
 	}
 	overlaps := func(p, with *v1alpha1.IPPool) {
@@ -302,9 +302,9 @@ func TestOverlapping(t *testing.T) {
 func TestCounts(t *testing.T) {
 	start(t)
 	ns := namespace(t)
-	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: unique("pool")}}
+	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: fleet.Unique("pool")}}
 	p.Spec.Ranges, p.Spec.BlockSize, p.Spec.Domain = []v1alpha1.Range{{CIDR: "10.0.0.0/28"}}, new(int32(4)), p.Name
-	create(t, p)
+	fleet.Create(t, kc, p)
 	opened(t, p)
 	counts := func(want v1alpha1.PoolCounts, pressure v1alpha1.Pressure) {
 		t.Helper()
@@ -389,17 +389,17 @@ func TestPoolKeepsWhatABridgeTakes(t *testing.T) {
 	ns := namespace(t)
 	p := pool(t, "10.6.0.0/30")
 	opened(t, p)
-	wire, bridged := unique("wire"), unique("bridged")
+	wire, bridged := fleet.Unique("wire"), fleet.Unique("bridged")
 	definition(t, ns, wire, wire, ofPool(p.Name))
 	first := claimOf(ns, "first", wire)
 	first.Annotations = map[string]string{workload.AnnotationRequested: "10.6.0.1"}
-	create(t, first)
+	fleet.Create(t, kc, first)
 	if got := allocated(t, first); !slices.Equal(got, []string{"10.6.0.1/30"}) {
 		t.Fatalf("the first claim has %v", got)
 	}
 	router := definition(t, ns, bridged, bridged, ofPool(p.Name))
-	edit(t, router, func(o *nad.NetworkAttachmentDefinition) {
-		o.Spec.Config = fmt.Sprintf(`{"cniVersion":"1.0.0","name":%q,"type":"bridge","isGateway":true,"ipam":%s}`, bridged, ofPool(p.Name))
+	fleet.Edit(t, kc, router, func() {
+		router.Spec.Config = fmt.Sprintf(`{"cniVersion":"1.0.0","name":%q,"type":"bridge","isGateway":true,"ipam":%s}`, bridged, ofPool(p.Name))
 	})
 	keeps := func(want ...string) func() error {
 		return func() error {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
 // standIn is an agent as far as the controller meets it: it has its node's registration,
@@ -54,7 +55,7 @@ func register(t testing.TB, used map[string]string) *standIn {
 // silent registers one that answers nothing.
 func silent(t testing.TB) *standIn {
 	t.Helper()
-	a := &standIn{t: t, node: protocol.NodeName(unique("node")), used: map[netip.Addr]string{}}
+	a := &standIn{t: t, node: protocol.NodeName(fleet.Unique("node")), used: map[netip.Addr]string{}}
 	_, _, err := api.CreateRegistration(t.Context(), protocol.Registration{
 		Node: a.node, NodeUID: "uid-of-" + protocol.UID(a.node), Store: "store-of-" + protocol.StoreID(a.node),
 		Machine: "m", Boot: "b", Term: 1, Beat: time.Now(),
@@ -207,13 +208,13 @@ func waits(t testing.TB, s protocol.SubLease, during time.Duration) {
 // poolOf makes a pool with blocks of so many addresses, and waits until it is open.
 func poolOf(t testing.TB, blockSize int32, cidrs ...string) *v1alpha1.IPPool {
 	t.Helper()
-	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: unique("pool")}}
+	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: fleet.Unique("pool")}}
 	for _, c := range cidrs {
 		p.Spec.Ranges = append(p.Spec.Ranges, v1alpha1.Range{CIDR: c})
 	}
 	p.Spec.Domain = p.Name
 	p.Spec.BlockSize = &blockSize
-	create(t, p)
+	fleet.Create(t, kc, p)
 	opened(t, p)
 	return p
 }
@@ -292,7 +293,7 @@ func TestRequestOfAnIdleBlock(t *testing.T) {
 		t.Errorf("lease %+v, %v; want it the cluster's, one turn on", l, err)
 	}
 	forsake(t, s)
-	gone(t, &v1alpha1.IPLease{ObjectMeta: metav1.ObjectMeta{Name: l.Name}}, 20*time.Second)
+	fleet.Gone(t, kc, &v1alpha1.IPLease{ObjectMeta: metav1.ObjectMeta{Name: l.Name}}, 20*time.Second)
 }
 
 // TestRecall: a request that finds nothing has the holders asked, those that do not

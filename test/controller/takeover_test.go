@@ -18,6 +18,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/controller/deadnodes"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
 var errKilled = errors.New("the controller was killed")
@@ -137,7 +138,7 @@ func TestLeaderKilledInATakeOver(t *testing.T) {
 	for _, last := range []bool{false, true} {
 		for at := 0; at <= 1+leases+uses; at++ {
 			t.Run(fmt.Sprintf("at write %d, done %v", at, last), func(t *testing.T) {
-				node := unique("killed")
+				node := fleet.Unique("killed")
 				start := deadRegistration(t, node)
 				to := []protocol.Grant{}
 				for i := range leases {
@@ -153,7 +154,7 @@ func TestLeaderKilledInATakeOver(t *testing.T) {
 					}
 				}
 				for range uses {
-					use(t, claim(t, ns, unique("claim"), "none"), 0, node, "pod")
+					use(t, claim(t, ns, fleet.Unique("claim"), "none"), 0, node, "pod")
 				}
 
 				var now time.Duration
@@ -257,7 +258,7 @@ func dropLease(t testing.TB, name string) {
 // What it has said anew is its own; what was taken stays taken (H2, M45).
 func TestReturnWhileTakenOver(t *testing.T) {
 	p := pool(t, "10.0.0.0/24")
-	node := unique("returns")
+	node := fleet.Unique("returns")
 	start := deadRegistration(t, node)
 	taken, said, unsaid := nodeLease(t, p, uidOf(p), "10.0.0.1/32", node), nodeLease(t, p, uidOf(p), "10.0.0.2/32", node), nodeLease(t, p, uidOf(p), "10.0.0.3/32", node)
 	var now time.Duration

@@ -17,6 +17,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/workload"
 	"github.com/tenure-ipam/tenure/claims"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/test/fleet"
 	"github.com/tenure-ipam/tenure/test/kubevirt"
 )
 
@@ -52,7 +53,7 @@ func boot(t *testing.T, owner func(ns string, networks []kubevirt.Network) *unst
 	p := pool(t, "10.0.0.0/24", "fd00::/64")
 	definition(t, m.ns, "lan-definition", "lan-network", ofPool(p.Name))
 	m.owner = owner(m.ns, []kubevirt.Network{{Name: "lan", Definition: "lan-definition"}})
-	create(t, m.owner)
+	fleet.Create(t, kc, m.owner)
 	m.claim = claimOf(m.ns, kubevirt.ClaimName("vm", "lan"), "")
 	m.ips = allocated(t, m.claim)
 	if m.claim.Spec.Network != "lan-network" || len(m.ips) != 2 {
@@ -126,7 +127,7 @@ func (m *machine) kept() {
 // has them.
 func (m *machine) vanished() {
 	m.t.Helper()
-	gone(m.t, m.claim, time.Minute)
+	fleet.Gone(m.t, kc, m.claim, time.Minute)
 	for pod := range m.uses {
 		always(m.t, time.Second, func() error {
 			if got := granted(m.t, uidOf(m.claim)); len(got) != len(m.ips) {
@@ -260,7 +261,7 @@ func TestVMRestarted(t *testing.T) {
 		if err := kubevirt.Restart(t.Context(), kc, m.ns, "vm"); err != nil {
 			t.Fatal(err)
 		}
-		gone(t, &old, 20*time.Second)
+		fleet.Gone(t, kc, &old, 20*time.Second)
 		m.detach(old.Name)
 		next := m.pods(1)[0]
 		if next.UID == old.UID {
@@ -285,7 +286,7 @@ func TestVMForeignFinalizer(t *testing.T) {
 	})
 	pod := m.pods(1)[0]
 	m.delete(foreground)
-	gone(t, &pod, 30*time.Second)
+	fleet.Gone(t, kc, &pod, 30*time.Second)
 	m.detach(pod.Name)
 	eventually(t, 30*time.Second, func() error {
 		if _, err := read(m.claim); err != nil {
@@ -346,13 +347,13 @@ func TestMachineAsksForAddresses(t *testing.T) {
 
 	other := kubevirt.VM(m.ns, "restored", []kubevirt.Network{{Name: "lan", Definition: "lan-definition"}})
 	kubevirt.AskForAddresses(other, "10.0.0.9")
-	create(t, other)
+	fleet.Create(t, kc, other)
 	claim := claimOf(m.ns, kubevirt.ClaimName("restored", "lan"), "")
 	failed(t, claim, claims.ReasonRequestInvalid, "network.kubevirt.io/addresses of VirtualMachine restored: it must be")
-	edit(t, other, func(o *unstructured.Unstructured) { kubevirt.AskForAddresses(o, asks) })
+	fleet.Edit(t, kc, other, func() { kubevirt.AskForAddresses(other, asks) })
 	touch(t, claim)
 	failed(t, claim, claims.ReasonRequestedTaken, "10.0.0.77")
-	edit(t, other, func(o *unstructured.Unstructured) { kubevirt.AskForAddresses(o, `{"lan": ["10.0.0.79"]}`) })
+	fleet.Edit(t, kc, other, func() { kubevirt.AskForAddresses(other, `{"lan": ["10.0.0.79"]}`) })
 	touch(t, claim)
 	if got := allocated(t, claim); got[0] != "10.0.0.79/24" {
 		t.Errorf("restored.lan has %v; want 10.0.0.79/24", got)
@@ -363,7 +364,7 @@ func TestMachineAsksForAddresses(t *testing.T) {
 // since it does not watch machines.
 func touch(t *testing.T, c *ipamclaims.IPAMClaim) {
 	t.Helper()
-	edit(t, c, func(c *ipamclaims.IPAMClaim) {
+	fleet.Edit(t, kc, c, func() {
 		metav1.SetMetaDataAnnotation(&c.ObjectMeta, "example.com/touched", c.ResourceVersion)
 	})
 }
@@ -382,13 +383,13 @@ func TestMachineTakesItsClaimBack(t *testing.T) {
 	stranger := saved.DeepCopy()
 	stranger.Name, stranger.Annotations = "strangers", nil
 	stranger.Labels[kubevirt.LabelVM] = "nobody"
-	create(t, saved)
-	create(t, stranger)
+	fleet.Create(t, kc, saved)
+	fleet.Create(t, kc, stranger)
 	if got := allocated(t, saved); got[0] != "10.0.0.99/24" {
 		t.Fatalf("the claim has %v; want 10.0.0.99/24", got)
 	}
 	vm := kubevirt.VM(m.ns, "back", []kubevirt.Network{{Name: "lan", Definition: "lan-definition"}})
-	create(t, vm)
+	fleet.Create(t, kc, vm)
 	touch(t, saved)
 	eventually(t, 20*time.Second, func() error {
 		if _, err := read(saved); err != nil {
@@ -437,7 +438,7 @@ func TestVMMovesToAnotherNetwork(t *testing.T) {
 	m.kept()
 	m.delete()
 	m.vanished()
-	gone(t, second, time.Minute)
+	fleet.Gone(t, kc, second, time.Minute)
 	always(t, time.Second, func() error {
 		if held := granted(t, uidOf(second)); len(held) != 1 {
 			return fmt.Errorf("granted %v while pod %s has it", held, target.Name)
@@ -460,7 +461,7 @@ func TestClaimsByPodNameOfANamespace(t *testing.T) {
 	definition(t, ns, "lan", "lan-network", ofPool(pool(t, "10.2.0.0/24").Name))
 	// As good as an operator's object.
 	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "cluster"}}
-	create(t, owner)
+	fleet.Create(t, kc, owner)
 	controls := *metav1.NewControllerRef(owner, corev1.SchemeGroupVersion.WithKind("ConfigMap"))
 	asks := func(name string) *corev1.Pod {
 		return &corev1.Pod{
@@ -471,11 +472,12 @@ func TestClaimsByPodNameOfANamespace(t *testing.T) {
 			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "none"}}},
 		}
 	}
-	create(t, asks("cluster-1"))
+	fleet.Create(t, kc, asks("cluster-1"))
 	passing := asks("cluster-x2k4p")
 	passing.GenerateName = "cluster-"
-	create(t, passing)
-	edit(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, func(o *corev1.Namespace) {
+	fleet.Create(t, kc, passing)
+	o := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}
+	fleet.Edit(t, kc, o, func() {
 		o.Labels[workload.ClaimsBy] = workload.ByPodName
 	})
 	claim := claimOf(ns, "cluster-1.lan", "")
@@ -483,7 +485,7 @@ func TestClaimsByPodNameOfANamespace(t *testing.T) {
 	if o := claim.OwnerReferences; len(got) != 1 || len(o) != 1 || o[0].UID != owner.UID {
 		t.Errorf("the claim has %v, and belongs to %+v; want one address, and the pods' owner", got, o)
 	}
-	create(t, asks("cluster-2"))
+	fleet.Create(t, kc, asks("cluster-2"))
 	allocated(t, claimOf(ns, "cluster-2.lan", ""))
 	if _, err := read(claimOf(ns, "cluster-x2k4p.lan", "")); !apierrors.IsNotFound(err) {
 		t.Errorf("a claim of a pod whose name was made by chance: %v; want none", err)
@@ -493,6 +495,6 @@ func TestClaimsByPodNameOfANamespace(t *testing.T) {
 	freed(t, uidOf(claim), 10*time.Second)
 	allocated(t, claimOf(ns, "cluster-1.lan", ""))
 	remove(t, owner)
-	gone(t, claimOf(ns, "cluster-1.lan", ""), time.Minute)
-	gone(t, claimOf(ns, "cluster-2.lan", ""), time.Minute)
+	fleet.Gone(t, kc, claimOf(ns, "cluster-1.lan", ""), time.Minute)
+	fleet.Gone(t, kc, claimOf(ns, "cluster-2.lan", ""), time.Minute)
 }

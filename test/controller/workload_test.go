@@ -17,6 +17,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/workload"
 	"github.com/tenure-ipam/tenure/cmd/tenure-controller/controller"
 	"github.com/tenure-ipam/tenure/ipam/kube"
+	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
 // asking makes a StatefulSet of one replica that asks for a claim of the network lan.
@@ -30,21 +31,21 @@ func asking(t *testing.T, namespace string) *appsv1.StatefulSet {
 			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "none"}}},
 		},
 	}}
-	create(t, set)
+	fleet.Create(t, kc, set)
 	return set
 }
 
 // TestStatefulSetWithTheRightsThatAreShipped: its claim is made, changed and deleted.
 func TestStatefulSetWithTheRightsThatAreShipped(t *testing.T) {
 	ns, p := namespace(t), pool(t, "10.60.0.0/24")
-	definition(t, ns, "lan", unique("net"), ofPool(p.Name))
+	definition(t, ns, "lan", fleet.Unique("net"), ofPool(p.Name))
 	start(t)
 	set := asking(t, ns)
 	c := &ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web-0.lan"}}
 	eventually(t, 10*time.Second, func() error { return kc.Get(t.Context(), client.ObjectKeyFromObject(c), c) })
 	allocated(t, c)
-	edit(t, set, func(o *appsv1.StatefulSet) {
-		o.Annotations = map[string]string{workload.AnnotationRetention: "whenDeleted=Delete,whenScaled=Delete"}
+	fleet.Edit(t, kc, set, func() {
+		set.Annotations = map[string]string{workload.AnnotationRetention: "whenDeleted=Delete,whenScaled=Delete"}
 	})
 	eventually(t, 10*time.Second, func() error {
 		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(c), c); err != nil {
@@ -55,8 +56,8 @@ func TestStatefulSetWithTheRightsThatAreShipped(t *testing.T) {
 		}
 		return nil
 	})
-	edit(t, set, func(o *appsv1.StatefulSet) { o.Spec.Replicas = new(int32) })
-	gone(t, c, 10*time.Second)
+	fleet.Edit(t, kc, set, func() { set.Spec.Replicas = new(int32) })
+	fleet.Gone(t, kc, c, 10*time.Second)
 }
 
 // TestWithoutStatefulSetClaims: a controller that is not to make claims, or may not, does all
@@ -72,7 +73,7 @@ func TestWithoutStatefulSetClaims(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ns, p, network := namespace(t), pool(t, "10.60.1.0/24"), unique("net")
+			ns, p, network := namespace(t), pool(t, "10.60.1.0/24"), fleet.Unique("net")
 			definition(t, ns, "lan", network, ofPool(p.Name))
 			start(t, leaveOut(t))
 			asking(t, ns)

@@ -40,7 +40,7 @@ func TestMovingFromWhereaboutsAndBack(t *testing.T) {
 // addresses.
 func exportRefuses(t *testing.T) {
 	o := newOld(t)
-	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: unique("pool")}, Spec: v1alpha1.IPPoolSpec{Domain: "refuses", Ranges: []v1alpha1.Range{{CIDR: "10.97.0.0/24"}}}}
+	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: fleet.Unique("pool")}, Spec: v1alpha1.IPPoolSpec{Domain: "refuses", Ranges: []v1alpha1.Range{{CIDR: "10.97.0.0/24"}}}}
 	create(t, p)
 	o.definition("by-name", fmt.Sprintf(`{"type":"tenure","pool":%q}`, p.Name))
 	o.exportRefuses("by-name", "definition "+o.ref("by-name")+" has no range that whereabouts reads: describe its addresses with range or ipRanges")
@@ -73,12 +73,12 @@ type mover struct {
 }
 
 func newMover(t *testing.T) *mover {
-	m := &mover{old: newOld(t), network: unique("net")}
+	m := &mover{old: newOld(t), network: fleet.Unique("net")}
 	controller(t)
 	m.fleet = fleet.New(t, accounts.Agent)
 	m.fleet.Change = func(c *daemon.Config) { c.Agent.PublishEvery = 200 * time.Millisecond }
 	for range 2 {
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: unique("node")}}
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fleet.Unique("node")}}
 		create(t, node)
 		m.nodes = append(m.nodes, m.fleet.Start(node.Name))
 	}

@@ -13,7 +13,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -95,10 +94,6 @@ func says(t *testing.T, text string, words ...string) {
 	}
 }
 
-var serial atomic.Int64
-
-func unique(prefix string) string { return fmt.Sprintf("%s%d", prefix, serial.Add(1)) }
-
 // create creates an object, and deletes it when the test ends.
 func create(t testing.TB, o client.Object) {
 	t.Helper()
@@ -132,8 +127,8 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, namespace: unique("ns"), node: unique("node"), pool: &v1alpha1.IPPool{
-		ObjectMeta: metav1.ObjectMeta{Name: unique("pool")},
+	w := &world{t: t, namespace: fleet.Unique("ns"), node: fleet.Unique("node"), pool: &v1alpha1.IPPool{
+		ObjectMeta: metav1.ObjectMeta{Name: fleet.Unique("pool")},
 		Spec:       v1alpha1.IPPoolSpec{Ranges: []v1alpha1.Range{{CIDR: "10.40.0.0/20"}}},
 	}}
 	w.store = protocol.StoreID("store-of-" + w.node)
@@ -268,7 +263,7 @@ func (w *world) use(c *ipamclaims.IPAMClaim, pod *corev1.Pod) *v1alpha1.IPSubLea
 func (w *world) request(pod *corev1.Pod, granted ...v1alpha1.Granted) *v1alpha1.IPSubLease {
 	w.t.Helper()
 	s := &v1alpha1.IPSubLease{
-		ObjectMeta: metav1.ObjectMeta{Name: unique("request-")},
+		ObjectMeta: metav1.ObjectMeta{Name: fleet.Unique("request")},
 		Spec: v1alpha1.IPSubLeaseSpec{Protocol: 1, Node: w.node, Store: string(w.store), Term: 1, Request: &v1alpha1.Request{
 			Pod: refOf(pod), Interface: "net1", Wants: []v1alpha1.Want{{Pool: w.pool.Name, Ranges: []string{"10.40.0.1-10.40.15.254"}}},
 		}},

@@ -34,7 +34,7 @@ func BenchmarkManyDefinitions(b *testing.B) {
 		}
 	}()
 	for b.Loop() {
-		ns := unique("many")
+		ns := fleet.Unique("many")
 		create(b, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
 		all := make([]*nad.NetworkAttachmentDefinition, many)
 		text := func(i int, ipam string) string {

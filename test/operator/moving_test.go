@@ -31,7 +31,7 @@ type old struct {
 // newOld makes a namespace. When the test ends, nothing of Tenure's is left in the cluster.
 func newOld(t *testing.T) *old {
 	t.Helper()
-	o := &old{t, unique("ns")}
+	o := &old{t, fleet.Unique("ns")}
 	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: o.namespace}})
 	create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: o.namespace, Name: "default"}})
 	t.Cleanup(func() {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
 // openPool has a pool say that it is ready.
@@ -36,7 +37,7 @@ func (w *world) definition(name, pool string) *nad.NetworkAttachmentDefinition {
 // podNetwork makes a PodNetwork by a definition, which is Ready.
 func (w *world) podNetwork(of *nad.NetworkAttachmentDefinition) *v1alpha1.PodNetwork {
 	w.t.Helper()
-	n := &v1alpha1.PodNetwork{ObjectMeta: metav1.ObjectMeta{Name: unique("network")}, Spec: v1alpha1.PodNetworkSpec{
+	n := &v1alpha1.PodNetwork{ObjectMeta: metav1.ObjectMeta{Name: fleet.Unique("network")}, Spec: v1alpha1.PodNetworkSpec{
 		Provider:       podnetwork.Provider,
 		ParametersRefs: []v1alpha1.ParametersRef{{Group: "k8s.cni.cncf.io", Kind: "NetworkAttachmentDefinition", Namespace: of.Namespace, Name: of.Name}},
 	}}

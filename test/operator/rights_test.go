@@ -18,7 +18,7 @@ import (
 // ClusterRoles.
 func bound(t *testing.T, roles ...string) (as string) {
 	t.Helper()
-	name := unique("person-")
+	name := fleet.Unique("person")
 	for _, role := range roles {
 		create(t, &rbac.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: name + "-" + role},
@@ -90,7 +90,7 @@ func TestPodWithoutSightOfNetworks(t *testing.T) {
 	if err := kc.Update(t.Context(), bare); err != nil {
 		t.Fatal(err)
 	}
-	name := unique("blind-")
+	name := fleet.Unique("blind")
 	create(t, &rbac.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbac.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods", "namespaces"}, Verbs: []string{"get"}}}})
 	create(t, &rbac.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbac.RoleRef{APIGroup: rbac.GroupName, Kind: "ClusterRole", Name: name},

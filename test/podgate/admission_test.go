@@ -35,11 +35,11 @@ func TestRefusedAtOnce(t *testing.T) {
 	onHost := pod(ns, lists("a"))
 	onHost.Spec.HostNetwork = true
 	refused(t, "hostNetwork", kc.Create(t.Context(), onHost), "hostNetwork")
-	create(t, pod(ns, lists("default", "a")))
+	fleet.Create(t, kc, pod(ns, lists("default", "a")))
 	if warnings.has("leaves out PodNetwork default") {
 		t.Error("a list with the default network is warned of")
 	}
-	create(t, pod(ns, lists("a")))
+	fleet.Create(t, kc, pod(ns, lists("a")))
 	if !warnings.has("leaves out PodNetwork default") {
 		t.Error("a list without the default network is not warned of")
 	}
@@ -87,7 +87,7 @@ func TestHangingWebhook(t *testing.T) {
 	ns := namespace(t)
 	took := func(list string) time.Duration {
 		began := time.Now()
-		create(t, pod(ns, list))
+		fleet.Create(t, kc, pod(ns, list))
 		return time.Since(began)
 	}
 	// The API server hears of the new port in a moment.
@@ -136,7 +136,7 @@ func TestWhatMayBeChanged(t *testing.T) {
 	p := pod(ns, "")
 	p.Annotations = map[string]string{"tenure.dev/pod-networks": lists("lan"), "other": "x"}
 	p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: podnetwork.Gate}, {Name: "example.org/x"}}
-	create(t, p)
+	fleet.Create(t, kc, p)
 	opts, err := kube.ClientOptions(role)
 	if err != nil {
 		t.Fatal(err)

@@ -25,9 +25,9 @@ func TestGate(t *testing.T) {
 	start(t)
 	ns := namespace(t)
 	n := network(t)
-	missing := unique("net")
+	missing := fleet.Unique("net")
 	p := pod(ns, lists(n.Name, missing))
-	create(t, p)
+	fleet.Create(t, kc, p)
 	if !gated(p) {
 		t.Error("a new pod has no gate")
 	}
@@ -62,13 +62,13 @@ func TestGate(t *testing.T) {
 	onNode.Spec.NodeName = "node-a"
 	plain := pod(ns, "")
 	for _, p := range []*corev1.Pod{onNode, plain} {
-		create(t, p)
+		fleet.Create(t, kc, p)
 		if len(p.Spec.SchedulingGates) > 0 {
 			t.Errorf("pod with node %q and annotations %v has gates %v; want none", p.Spec.NodeName, p.Annotations, p.Spec.SchedulingGates)
 		}
 	}
 	atOnce := pod(ns, lists(n.Name))
-	create(t, atOnce)
+	fleet.Create(t, kc, atOnce)
 	passes(t, atOnce)
 	for _, c := range atOnce.Status.Conditions {
 		if c.Type == gate.ConditionNetworksReady {
@@ -86,10 +86,10 @@ func TestGateOfAttachments(t *testing.T) {
 	a := &v1alpha1.PodNetworkAttachment{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "mine"}, Spec: v1alpha1.PodNetworkAttachmentSpec{PodNetworkName: n.Name}}
 	p := pod(ns, `[{"podNetworkAttachmentName": "mine"}]`)
 	twice := pod(ns, fmt.Sprintf(`[{"podNetworkAttachmentName": "mine"}, {"podNetworkName": %q}]`, n.Name))
-	create(t, p)
-	create(t, twice)
+	fleet.Create(t, kc, p)
+	fleet.Create(t, kc, twice)
 	waits(t, p, gate.ReasonNetworksNotReady, "there is no PodNetworkAttachment mine")
-	create(t, a)
+	fleet.Create(t, kc, a)
 	waits(t, p, gate.ReasonNetworksNotReady, "PodNetworkAttachment "+ns+"/mine is not Ready: PodNetworkNotReady")
 	ready(t, n)
 	passes(t, p)
@@ -107,8 +107,8 @@ func TestAccess(t *testing.T) {
 	ready(t, byLabel)
 	ready(t, byRole)
 	labelled, bound := pod(ns, lists(byLabel.Name)), pod(ns, lists(byRole.Name))
-	create(t, labelled)
-	create(t, bound)
+	fleet.Create(t, kc, labelled)
+	fleet.Create(t, kc, bound)
 	waits(t, labelled, gate.ReasonNetworksRefused, "the PodNetwork's spec.namespaceSelector (team=blue) does not select it")
 	waits(t, bound, gate.ReasonNetworksRefused, "is not allowed the verb use on podnetworks.tenure.dev/"+byRole.Name)
 
@@ -122,17 +122,17 @@ func TestAccess(t *testing.T) {
 	}
 	passes(t, labelled)
 
-	name := unique("use")
-	create(t, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{{
+	name := fleet.Unique("use")
+	fleet.Create(t, kc, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{{
 		APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"podnetworks"}, ResourceNames: []string{byRole.Name}, Verbs: []string{"use"},
 	}}})
-	create(t, &rbacv1.ClusterRoleBinding{
+	fleet.Create(t, kc, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "Group", Name: "system:serviceaccounts:" + ns}},
 	})
 	// It is asked again every 30 s; a change of the network has that done sooner.
 	fleet.Eventually(t, 15*time.Second, func() error {
-		touch := fmt.Appendf(nil, `{"metadata": {"annotations": {"test": %q}}}`, unique("touch"))
+		touch := fmt.Appendf(nil, `{"metadata": {"annotations": {"test": %q}}}`, fleet.Unique("touch"))
 		if err := kc.Patch(t.Context(), byRole, client.RawPatch("application/merge-patch+json", touch)); err != nil {
 			return err
 		}
@@ -153,7 +153,7 @@ func TestGateByPolicy(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, o := range objects {
-		create(t, o)
+		fleet.Create(t, kc, o)
 		t.Cleanup(func() {
 			if err := kc.Delete(context.WithoutCancel(t.Context()), o); err != nil {
 				t.Error(err)
@@ -177,7 +177,7 @@ func TestGateByPolicy(t *testing.T) {
 	onNode.Spec.NodeName = "node-a"
 	plain := pod(ns, "")
 	for _, p := range []*corev1.Pod{onNode, plain} {
-		if create(t, p); len(p.Spec.SchedulingGates) > 0 {
+		if fleet.Create(t, kc, p); len(p.Spec.SchedulingGates) > 0 {
 			t.Errorf("pod with node %q and annotations %v has gates %v; want none", p.Spec.NodeName, p.Annotations, p.Spec.SchedulingGates)
 		}
 	}
@@ -190,7 +190,7 @@ func TestTurnedOff(t *testing.T) {
 	ns := namespace(t)
 	p := pod(ns, lists("no-such-network"))
 	p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.org/x"}}
-	create(t, p)
+	fleet.Create(t, kc, p)
 	waits(t, p, gate.ReasonNetworksNotReady, "does not exist")
 	stop()
 	start(t, func(c *controller.Config) { c.MultiNetwork = false })

@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -194,16 +193,11 @@ func start(t *testing.T, change ...func(*controller.Config)) (stop func()) {
 	return stop
 }
 
-var serial atomic.Int64
-
-// unique returns a name that no other test has.
-func unique(prefix string) string { return fmt.Sprintf("%s-%d", prefix, serial.Add(1)) }
-
 // namespace makes a namespace in which pods can be made.
 func namespace(t *testing.T) string {
 	t.Helper()
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: unique("ns")}}
-	create(t, ns)
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fleet.Unique("ns")}}
+	fleet.Create(t, kc, ns)
 	fleet.Eventually(t, 10*time.Second, func() error {
 		return kc.Get(t.Context(), client.ObjectKey{Namespace: ns.Name, Name: "default"}, &corev1.ServiceAccount{})
 	})
@@ -212,7 +206,7 @@ func namespace(t *testing.T) string {
 
 // pod returns a pod with a list of PodNetworks; without one where it is empty.
 func pod(namespace, list string) *corev1.Pod {
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: unique("pod")}}
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fleet.Unique("pod")}}
 	p.Spec.Containers = []corev1.Container{{Name: "c", Image: "none"}}
 	if list != "" {
 		p.Annotations = map[string]string{podnetwork.AnnotationNetworks: list}
@@ -223,13 +217,13 @@ func pod(namespace, list string) *corev1.Pod {
 // network makes a PodNetwork of another provider.
 func network(t *testing.T, change ...func(*v1alpha1.PodNetwork)) *v1alpha1.PodNetwork {
 	t.Helper()
-	n := &v1alpha1.PodNetwork{ObjectMeta: metav1.ObjectMeta{Name: unique("net")}, Spec: v1alpha1.PodNetworkSpec{
+	n := &v1alpha1.PodNetwork{ObjectMeta: metav1.ObjectMeta{Name: fleet.Unique("net")}, Spec: v1alpha1.PodNetworkSpec{
 		Provider: "example.org/x", ParametersRefs: []v1alpha1.ParametersRef{{Group: "example.org", Kind: "X", Name: "x"}},
 	}}
 	for _, f := range change {
 		f(n)
 	}
-	create(t, n)
+	fleet.Create(t, kc, n)
 	return n
 }
 
@@ -252,13 +246,6 @@ func lists(names ...string) string {
 		elements = append(elements, fmt.Sprintf(`{"podNetworkName": %q}`, name))
 	}
 	return "[" + strings.Join(elements, ", ") + "]"
-}
-
-func create(t *testing.T, o client.Object) {
-	t.Helper()
-	if err := kc.Create(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // gated reports whether a pod has the gate.

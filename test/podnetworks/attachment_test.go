@@ -23,16 +23,16 @@ func TestAttachment(t *testing.T) {
 	}
 	n := network(t, "late", "")
 	says(t, a, "Ready=True/NetworkReady")
-	edit(t, n, func() { n.Spec.Enabled = new(false) })
+	fleet.Edit(t, kc, n, func() { n.Spec.Enabled = new(false) })
 	if text := says(t, a, "Ready=False/PodNetworkNotReady"); !strings.Contains(text, "AdministrativelyDisabled") {
 		t.Errorf("of a disabled network it says %s", text)
 	}
-	edit(t, n, func() { n.Spec.Enabled = new(true) })
+	fleet.Edit(t, kc, n, func() { n.Spec.Enabled = new(true) })
 	says(t, a, "Ready=True/NetworkReady")
-	remove(t, a)
-	gone(t, a)
-	remove(t, n)
-	gone(t, n)
+	fleet.Delete(t, kc, a)
+	fleet.Gone(t, kc, a, within)
+	fleet.Delete(t, kc, n)
+	fleet.Gone(t, kc, n, within)
 }
 
 // TestAttachmentOfDefault (Q1): there is none.
@@ -56,9 +56,9 @@ func TestAttachmentParameters(t *testing.T) {
 	says(t, a, "ParamsReady=True/ParamsAccepted", "Ready=True/NetworkReady")
 	const config = `{"cniVersion":"1.0.0","name":"attachment.team.jumbo","type":"macvlan","master":"eth1","mtu":9000}`
 	d := rendered(t, "attachment.team.jumbo", config)
-	edit(t, d, func() { d.Spec.Config = "{}" })
+	fleet.Edit(t, kc, d, func() { d.Spec.Config = "{}" })
 	d = rendered(t, d.Name, config)
-	remove(t, own)
+	fleet.Delete(t, kc, own)
 	says(t, a, "ParamsReady=False/ParamsMissing")
 
 	macvlan(t, team, "elsewhere", "eth2", 0)
@@ -66,12 +66,12 @@ func TestAttachmentParameters(t *testing.T) {
 	if text := says(t, b, "ParamsReady=False/ParamsInvalid", "Ready=False/ParamsNotReady"); !strings.Contains(text, "spec.macvlan.master is for the PodNetwork to say") {
 		t.Errorf("it says %s", text)
 	}
-	remove(t, a)
-	gone(t, a)
-	gone(t, d)
-	remove(t, b)
-	remove(t, n)
-	gone(t, n)
+	fleet.Delete(t, kc, a)
+	fleet.Gone(t, kc, a, within)
+	fleet.Gone(t, kc, d, within)
+	fleet.Delete(t, kc, b)
+	fleet.Delete(t, kc, n)
+	fleet.Gone(t, kc, n, within)
 }
 
 // TestAttachmentWithoutItsFinalizer (Q3): whoever takes the finalizer off a deleted attachment
@@ -84,31 +84,31 @@ func TestAttachmentWithoutItsFinalizer(t *testing.T) {
 	a := attachment(t, "kept", n.Name, "kept")
 	says(t, a, "Ready=True/NetworkReady")
 	d := rendered(t, "attachment.team.kept", `{"cniVersion":"1.0.0","name":"attachment.team.kept","type":"macvlan","master":"eth1","mtu":1400}`)
-	edit(t, a, func() { a.Finalizers = append(a.Finalizers, other) })
-	remove(t, a)
-	gone(t, d)
+	fleet.Edit(t, kc, a, func() { a.Finalizers = append(a.Finalizers, other) })
+	fleet.Delete(t, kc, a)
+	fleet.Gone(t, kc, d, within)
 	fleet.Eventually(t, within, func() error {
 		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(a), a); err != nil || len(a.Finalizers) != 1 {
 			return fmt.Errorf("finalizers %q, %w; want that of somebody else", a.Finalizers, err)
 		}
 		return nil
 	})
-	edit(t, a, func() { a.Annotations = map[string]string{"look": "again"} })
-	edit(t, a, func() { a.Finalizers = nil })
-	gone(t, a)
-	gone(t, d)
+	fleet.Edit(t, kc, a, func() { a.Annotations = map[string]string{"look": "again"} })
+	fleet.Edit(t, kc, a, func() { a.Finalizers = nil })
+	fleet.Gone(t, kc, a, within)
+	fleet.Gone(t, kc, d, within)
 
 	b := attachment(t, "forced", n.Name, "kept")
 	d = rendered(t, "attachment.team.forced", `{"cniVersion":"1.0.0","name":"attachment.team.forced","type":"macvlan","master":"eth1","mtu":1400}`)
 	p := pod(t, "of-forced", `[{"podNetworkAttachmentName":"forced"}]`)
 	says(t, b, "InUse=True/Referenced")
-	remove(t, b)
-	edit(t, b, func() { b.Finalizers = nil })
-	gone(t, b)
-	gone(t, d)
-	remove(t, p)
-	remove(t, n)
-	gone(t, n)
+	fleet.Delete(t, kc, b)
+	fleet.Edit(t, kc, b, func() { b.Finalizers = nil })
+	fleet.Gone(t, kc, b, within)
+	fleet.Gone(t, kc, d, within)
+	fleet.Delete(t, kc, p)
+	fleet.Delete(t, kc, n)
+	fleet.Gone(t, kc, n, within)
 }
 
 // TestAttachmentDeletionWaits (Q3, Q4): a deleted attachment stays while one of the pods that
@@ -118,15 +118,15 @@ func TestAttachmentDeletionWaits(t *testing.T) {
 	a := attachment(t, "shared", n.Name, "")
 	p, q := pod(t, "first-of-shared", `[{"podNetworkAttachmentName":"shared"}]`), pod(t, "second-of-shared", `[{"podNetworkAttachmentName":"shared"}]`)
 	says(t, a, "InUse=True/Referenced")
-	remove(t, n)
+	fleet.Delete(t, kc, n)
 	says(t, a, "Ready=False/PodNetworkNotReady")
-	remove(t, a)
+	fleet.Delete(t, kc, a)
 	says(t, a, "Ready=False/Deleting")
 	end(t, p, corev1.PodFailed)
 	says(t, a, "InUse=True/Referenced")
 	says(t, n, "InUse=True/Referenced")
-	remove(t, q)
-	gone(t, a)
-	gone(t, n)
-	remove(t, p)
+	fleet.Delete(t, kc, q)
+	fleet.Gone(t, kc, a, within)
+	fleet.Gone(t, kc, n, within)
+	fleet.Delete(t, kc, p)
 }

@@ -93,8 +93,8 @@ func TestWithoutDefault(t *testing.T) {
 		}
 		return nil
 	})
-	remove(t, n)
-	gone(t, n)
+	fleet.Delete(t, kc, n)
+	fleet.Gone(t, kc, n, within)
 	fleet.Eventually(t, within, func() error {
 		var list eventsv1.EventList
 		if err := kc.List(t.Context(), &list); err != nil {
@@ -127,11 +127,11 @@ func TestTurnedOff(t *testing.T) {
 	deleted := network(t, "deleted", "")
 	q := pod(t, "of-deleted", `[{"podNetworkName":"deleted"}]`)
 	says(t, deleted, "InUse=True/Referenced")
-	remove(t, deleted)
+	fleet.Delete(t, kc, deleted)
 
 	restart(t, false, true)
-	gone(t, deleted)
-	gone(t, d)
+	fleet.Gone(t, kc, deleted, within)
+	fleet.Gone(t, kc, d, within)
 	for _, o := range []client.Object{n, a, theDefault()} {
 		fleet.Eventually(t, within, func() error {
 			if err := kc.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
@@ -142,11 +142,11 @@ func TestTurnedOff(t *testing.T) {
 			}
 			return nil
 		})
-		remove(t, o)
-		gone(t, o)
+		fleet.Delete(t, kc, o)
+		fleet.Gone(t, kc, o, within)
 	}
-	remove(t, p)
-	remove(t, q)
+	fleet.Delete(t, kc, p)
+	fleet.Delete(t, kc, q)
 }
 
 // TestControllerIsHeld: policies hold the controller to what it has to write.
@@ -176,6 +176,6 @@ func TestControllerIsHeld(t *testing.T) {
 	d := definition(t, "held", `{}`)
 	refused("it deletes a definition of others", shipped.Delete(t.Context(), d), "forbidden")
 	refused("it deletes a network", shipped.Delete(t.Context(), n), "forbidden")
-	remove(t, n)
-	gone(t, n)
+	fleet.Delete(t, kc, n)
+	fleet.Gone(t, kc, n, within)
 }

@@ -36,15 +36,15 @@ func TestOfAnotherProvider(t *testing.T) {
 	says(t, n, "ParamsReady=True/"+theirs, "Ready=True/NetworkReady")
 	p := pod(t, "of-theirs", `[{"podNetworkName":"theirs"}]`)
 	says(t, n, "InUse=True/Referenced", "Ready=True/NetworkReady")
-	edit(t, n, func() { n.Spec.Enabled = new(false) })
+	fleet.Edit(t, kc, n, func() { n.Spec.Enabled = new(false) })
 	says(t, n, "Ready=False/AdministrativelyDisabled", "ParamsReady=True/"+theirs, "InUse=True/Referenced")
 	provide(t, n, metav1.ConditionFalse)
-	edit(t, n, func() { n.Spec.Enabled = new(true) })
+	fleet.Edit(t, kc, n, func() { n.Spec.Enabled = new(true) })
 	says(t, n, "Ready=False/ParamsNotReady", "ParamsReady=False/"+theirs)
-	remove(t, p)
+	fleet.Delete(t, kc, p)
 	says(t, n, "InUse=False/Unreferenced")
-	remove(t, n)
-	gone(t, n)
+	fleet.Delete(t, kc, n)
+	fleet.Gone(t, kc, n, within)
 }
 
 // TestDisabled (P8): a disabled network takes no new pod, and leaves those that it has.
@@ -53,7 +53,7 @@ func TestDisabled(t *testing.T) {
 	says(t, n, "Ready=True/NetworkReady", "-ParamsReady")
 	p := pod(t, "of-disabled", `[{"podNetworkName":"disabled"}]`)
 	says(t, n, "InUse=True/Referenced")
-	edit(t, n, func() { n.Spec.Enabled = new(false) })
+	fleet.Edit(t, kc, n, func() { n.Spec.Enabled = new(false) })
 	says(t, n, "Ready=False/AdministrativelyDisabled", "InUse=True/Referenced")
 	if networks.Of(n, access.Rule{}).Enabled {
 		t.Error("new pods may have it")
@@ -61,9 +61,9 @@ func TestDisabled(t *testing.T) {
 	if err := kc.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil || p.DeletionTimestamp != nil {
 		t.Errorf("the pod that has it: deleted at %v, %v", p.DeletionTimestamp, err)
 	}
-	remove(t, p)
-	remove(t, n)
-	gone(t, n)
+	fleet.Delete(t, kc, p)
+	fleet.Delete(t, kc, n)
+	fleet.Gone(t, kc, n, within)
 }
 
 // TestImmutable (P10, Q2): only whether a network is enabled, and who may use it, can be changed;
@@ -77,20 +77,20 @@ func TestImmutable(t *testing.T) {
 		"parametersRefs": func() { n.Spec.ParametersRefs[0].Name = "other" },
 		"no parameters":  func() { n.Spec.ParametersRefs = nil },
 	} {
-		if err := tryEdit(t, n, change); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "immutable") {
+		if err := fleet.TryEdit(t, kc, n, change); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "immutable") {
 			t.Errorf("%s: %v; want it refused as immutable", what, err)
 		}
 	}
-	edit(t, n, func() {
+	fleet.Edit(t, kc, n, func() {
 		n.Spec.Enabled, n.Spec.Access = new(false), v1alpha1.AccessRBAC
 		n.Spec.NamespaceSelector = &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"a": "b"}}
 	})
-	if err := tryEdit(t, a, func() { a.Spec.PodNetworkName = "other" }); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "is immutable") {
+	if err := fleet.TryEdit(t, kc, a, func() { a.Spec.PodNetworkName = "other" }); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "is immutable") {
 		t.Errorf("the network of an attachment: %v; want it refused as immutable", err)
 	}
-	remove(t, a)
-	remove(t, n)
-	gone(t, n)
+	fleet.Delete(t, kc, a)
+	fleet.Delete(t, kc, n)
+	fleet.Gone(t, kc, n, within)
 }
 
 // TestDeletionWaits (P9): a deleted network stays while a pod that has not ended, or an
@@ -101,21 +101,21 @@ func TestDeletionWaits(t *testing.T) {
 	p := pod(t, "of-waits", `[{"podNetworkName":"waits"}]`)
 	says(t, n, "InUse=True/Referenced")
 	says(t, a, "Ready=True/NetworkReady")
-	remove(t, n)
-	remove(t, a)
-	gone(t, a)
+	fleet.Delete(t, kc, n)
+	fleet.Delete(t, kc, a)
+	fleet.Gone(t, kc, a, within)
 	says(t, n, "InUse=True/Referenced", "Ready=False/Deleting") // the pod is left
 	end(t, p, corev1.PodSucceeded)
-	gone(t, n)
+	fleet.Gone(t, kc, n, within)
 
 	n = network(t, "waits", "")
 	a = attachment(t, "waits", n.Name, "")
 	says(t, n, "InUse=True/Referenced") // the attachment alone
-	remove(t, n)
+	fleet.Delete(t, kc, n)
 	says(t, n, "InUse=True/Referenced")
-	remove(t, a)
-	gone(t, n)
-	remove(t, p)
+	fleet.Delete(t, kc, a)
+	fleet.Gone(t, kc, n, within)
+	fleet.Delete(t, kc, p)
 }
 
 // TestDefinitions (P12, P13): of parameters, and a pool if there is one, a definition is made, and
@@ -138,22 +138,22 @@ func TestDefinitions(t *testing.T) {
 	d := rendered(t, "podnetwork.one", config)
 	rendered(t, "podnetwork.two", strings.NewReplacer(`.one"`, `.two"`, `"one"`, `"two"`).Replace(config))
 	rendered(t, "podnetwork.flat", `{"cniVersion":"1.0.0","name":"podnetwork.flat","type":"macvlan","master":"eth1","mtu":1400}`)
-	edit(t, d, func() { d.Spec.Config = "{}" })
+	fleet.Edit(t, kc, d, func() { d.Spec.Config = "{}" })
 	d = rendered(t, d.Name, config)
-	edit(t, d, func() { d.Labels, d.Annotations = nil, nil })
+	fleet.Edit(t, kc, d, func() { d.Labels, d.Annotations = nil, nil })
 	d = rendered(t, d.Name, config)
-	remove(t, d)
+	fleet.Delete(t, kc, d)
 	d = rendered(t, d.Name, config)
 	if v, ok := d.Annotations["tenure.dev/namespaces"]; !ok || v != "" {
 		t.Errorf("its annotations are %v: pods could select it", d.Annotations)
 	}
 	for _, n := range []*v1alpha1.PodNetwork{one, two, flat} {
-		remove(t, n)
-		gone(t, n)
+		fleet.Delete(t, kc, n)
+		fleet.Gone(t, kc, n, within)
 	}
-	gone(t, d)
+	fleet.Gone(t, kc, d, within)
 	for _, p := range pools {
-		remove(t, p)
+		fleet.Delete(t, kc, p)
 	}
 }
 
@@ -169,14 +169,14 @@ func TestParametersOfNetworks(t *testing.T) {
 	if text := says(t, n, "ParamsReady=False/ParamsInvalid", "Ready=False/ParamsNotReady"); !strings.Contains(text, "gives an interface 2 IPv4 addresses") {
 		t.Errorf("with two pools it says %s", text)
 	}
-	edit(t, d, func() { d.Spec.Config = strings.ReplaceAll(d.Spec.Config, `,"also-four"`, "") })
+	fleet.Edit(t, kc, d, func() { d.Spec.Config = strings.ReplaceAll(d.Spec.Config, `,"also-four"`, "") })
 	says(t, n, "ParamsReady=True/ParamsAccepted", "Ready=True/NetworkReady")
 
-	remove(t, four)
+	fleet.Delete(t, kc, four)
 	says(t, n, "ParamsReady=False/ParamsMissing")
-	remove(t, also)
-	remove(t, n)
-	gone(t, n)
+	fleet.Delete(t, kc, also)
+	fleet.Delete(t, kc, n)
+	fleet.Gone(t, kc, n, within)
 }
 
 // TestDefinitionOfAnother: a definition that stands where one would be made, and is somebody
@@ -185,17 +185,17 @@ func TestDefinitionOfAnother(t *testing.T) {
 	macvlan(t, infra, "taken", "eth1", 0)
 	d := definition(t, "unused", `{}`)
 	d.ResourceVersion, d.Namespace, d.Name = "", api.Namespace, "podnetwork.taken"
-	config := create(t, d).Spec.Config
+	config := fleet.Create(t, kc, d).Spec.Config
 	n := network(t, "taken", api.Provider, toParameters("taken"))
 	if text := says(t, n, "ParamsReady=False/ParamsInvalid"); !strings.Contains(text, "tenure-system/podnetwork.taken") {
 		t.Errorf("it says %s", text)
 	}
 	rendered(t, d.Name, config)
-	remove(t, d)
+	fleet.Delete(t, kc, d)
 	rendered(t, d.Name, `{"cniVersion":"1.0.0","name":"podnetwork.taken","type":"macvlan","master":"eth1"}`)
 	says(t, n, "Ready=True/NetworkReady")
-	remove(t, n)
-	gone(t, n)
+	fleet.Delete(t, kc, n)
+	fleet.Gone(t, kc, n, within)
 }
 
 // blind is a cache that has not seen yet what refers to networks.
@@ -210,8 +210,8 @@ func TestLiveLook(t *testing.T) {
 	p := pod(t, "of-unseen", `[{"podNetworkName":"unseen"},{"podNetworkAttachmentName":"unseen"}]`)
 	says(t, n, "InUse=True/Referenced")
 	says(t, a, "InUse=True/Referenced")
-	remove(t, a)
-	remove(t, n)
+	fleet.Delete(t, kc, a)
+	fleet.Delete(t, kc, n)
 	shared := &controller.Cluster{Cache: blind{kc}, Live: kc, Log: slog.New(slog.DiscardHandler)}
 	waits := func(r reconcile.Reconciler, o client.Object) {
 		t.Helper()
@@ -226,9 +226,9 @@ func TestLiveLook(t *testing.T) {
 	waits(&controller.Networks{Cluster: shared}, n)
 	waits(&controller.Attachments{Cluster: shared}, a)
 	end(t, p, corev1.PodSucceeded)
-	gone(t, a)
-	gone(t, n)
-	remove(t, p)
+	fleet.Gone(t, kc, a, within)
+	fleet.Gone(t, kc, n, within)
+	fleet.Delete(t, kc, p)
 }
 
 // TestFewWrites (P9): pods that come and go write nothing, while another one is there.
@@ -238,15 +238,15 @@ func TestFewWrites(t *testing.T) {
 	says(t, n, "InUse=True/Referenced", "Ready=True/NetworkReady")
 	revision := n.ResourceVersion
 	for i := range 20 {
-		remove(t, pod(t, fmt.Sprintf("busy-%d", i), `[{"podNetworkName":"busy"}]`))
+		fleet.Delete(t, kc, pod(t, fmt.Sprintf("busy-%d", i), `[{"podNetworkName":"busy"}]`))
 	}
 	if says(t, n, "InUse=True/Referenced"); n.ResourceVersion != revision {
 		t.Errorf("the network was written meanwhile: %+v", n.Status.Conditions)
 	}
-	remove(t, first)
+	fleet.Delete(t, kc, first)
 	says(t, n, "InUse=False/Unreferenced")
-	remove(t, n)
-	gone(t, n)
+	fleet.Delete(t, kc, n)
+	fleet.Gone(t, kc, n, within)
 }
 
 // TestNodesServe (W1): a node whose agent says that it does not attach pods is named on the

@@ -8,7 +8,6 @@ import (
 
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,55 +21,10 @@ import (
 // within is how long the controller has to take notice.
 const within = 10 * time.Second
 
-func create[O client.Object](t *testing.T, o O) O {
-	t.Helper()
-	if err := kc.Create(t.Context(), o); err != nil {
-		t.Fatalf("create %T %s: %v", o, o.GetName(), err)
-	}
-	return o
-}
-
-func remove(t *testing.T, o client.Object) {
-	t.Helper()
-	if err := kc.Delete(t.Context(), o, client.GracePeriodSeconds(0)); err != nil {
-		t.Fatalf("delete %T %s: %v", o, o.GetName(), err)
-	}
-}
-
-// edit changes an object.
-func edit[O client.Object](t *testing.T, o O, change func()) {
-	t.Helper()
-	if err := tryEdit(t, o, change); err != nil {
-		t.Fatalf("edit %T %s: %v", o, o.GetName(), err)
-	}
-}
-
-func tryEdit[O client.Object](t *testing.T, o O, change func()) error {
-	t.Helper()
-	if err := kc.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
-		t.Fatal(err)
-	}
-	before := o.DeepCopyObject().(client.Object)
-	change()
-	return kc.Patch(t.Context(), o, client.MergeFrom(before))
-}
-
-// gone waits until an object is deleted.
-func gone(t *testing.T, o client.Object) {
-	t.Helper()
-	fleet.Eventually(t, within, func() error {
-		err := kc.Get(t.Context(), client.ObjectKeyFromObject(o), o)
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return fmt.Errorf("%T %s is still there, with finalizers %q: %w", o, o.GetName(), o.GetFinalizers(), err)
-	})
-}
-
 // network makes a PodNetwork.
 func network(t *testing.T, name, provider string, refs ...v1alpha1.ParametersRef) *v1alpha1.PodNetwork {
 	t.Helper()
-	return create(t, &v1alpha1.PodNetwork{
+	return fleet.Create(t, kc, &v1alpha1.PodNetwork{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.PodNetworkSpec{Provider: provider, ParametersRefs: refs},
 	})
 }
@@ -85,7 +39,7 @@ func attachment(t *testing.T, name, network, parameters string) *v1alpha1.PodNet
 	if parameters != "" {
 		o.Spec.ParametersRefs = []v1alpha1.ParametersRef{{Group: v1alpha1.GroupName, Kind: networks.KindParameters, Name: parameters}}
 	}
-	return create(t, o)
+	return fleet.Create(t, kc, o)
 }
 
 func toParameters(name string) v1alpha1.ParametersRef {
@@ -103,7 +57,7 @@ func toDefinition(name string) v1alpha1.ParametersRef {
 // macvlan makes InterfaceParameters; those of a network have a master.
 func macvlan(t *testing.T, namespace, name string, master v1alpha1.InterfaceName, mtu int32) *v1alpha1.InterfaceParameters {
 	t.Helper()
-	return create(t, &v1alpha1.InterfaceParameters{
+	return fleet.Create(t, kc, &v1alpha1.InterfaceParameters{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec:       v1alpha1.InterfaceParametersSpec{MTU: mtu, Macvlan: &v1alpha1.MacvlanParameters{Master: master}},
 	})
@@ -116,13 +70,13 @@ func pool(t *testing.T, name string, cidrs ...string) *v1alpha1.IPPool {
 	for _, c := range cidrs {
 		o.Spec.Ranges = append(o.Spec.Ranges, v1alpha1.Range{CIDR: c})
 	}
-	return create(t, o)
+	return fleet.Create(t, kc, o)
 }
 
 // definition makes a definition of the namespace infra with this IPAM section.
 func definition(t *testing.T, name, ipam string) *nad.NetworkAttachmentDefinition {
 	t.Helper()
-	return create(t, &nad.NetworkAttachmentDefinition{
+	return fleet.Create(t, kc, &nad.NetworkAttachmentDefinition{
 		ObjectMeta: metav1.ObjectMeta{Namespace: infra, Name: name},
 		Spec:       nad.NetworkAttachmentDefinitionSpec{Config: fmt.Sprintf(`{"cniVersion":"1.0.0","name":%q,"type":"bridge","ipam":%s}`, name, ipam)},
 	})
@@ -131,7 +85,7 @@ func definition(t *testing.T, name, ipam string) *nad.NetworkAttachmentDefinitio
 // pod makes a pod of the namespace team that lists networks. No scheduler sees it.
 func pod(t *testing.T, name, list string) *corev1.Pod {
 	t.Helper()
-	return create(t, &corev1.Pod{
+	return fleet.Create(t, kc, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: name, Annotations: map[string]string{podnetwork.AnnotationNetworks: list}},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "none"}}},
 	})

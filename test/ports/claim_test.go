@@ -31,7 +31,7 @@ func testClaim(t *testing.T, w *world) {
 	if w.only(t, other); slices.Equal(other.Status.IPs, c.Status.IPs) {
 		t.Errorf("two claims have %v", c.Status.IPs)
 	}
-	remove(t, c)
+	fleet.Delete(t, kc, c)
 	w.portless(t, c)
 	w.only(t, other)
 }
@@ -79,7 +79,7 @@ func testExhausted(t *testing.T, w *world) {
 	waits(t, late, "SubnetExhausted", "allocation pools")
 	condition(t, p, v1alpha1.PoolSourceReady, metav1.ConditionFalse, "SubnetExhausted", "allocation pools")
 	event(t, p, "SubnetExhausted", "allocation pools")
-	remove(t, all[1])
+	fleet.Delete(t, kc, all[1])
 	w.only(t, late)
 	condition(t, p, v1alpha1.PoolSourceReady, metav1.ConditionTrue, v1alpha1.ReasonFollowed, "")
 }
@@ -188,7 +188,7 @@ func testOrphans(t *testing.T, w *world) {
 	w.Port(t, neutron.Port{NetworkID: network.ID, DeviceOwner: made.DeviceOwner, DeviceID: made.DeviceID})
 	w.only(t, kept)
 	w.end(t) // the claim ends while no controller runs
-	remove(t, c)
+	fleet.Delete(t, kc, c)
 	w.start(t)
 	fleet.Eventually(t, within, func() error { return none(w.ours(t, string(c.UID))) })
 	for _, s := range strangers {

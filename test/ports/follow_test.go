@@ -38,7 +38,7 @@ func testFollow(t *testing.T, w *world) {
 	}
 	c := claim(t, p, "10.9.0.15")
 	w.only(t, c)
-	edit(t, p, func() { p.Spec.DNS.Search = []string{"pods.example"} }) // the pool's own
+	fleet.Edit(t, kc, p, func() { p.Spec.DNS.Search = []string{"pods.example"} }) // the pool's own
 
 	w.Do(t, http.MethodPut, "subnets/"+ids[0], "subnet", map[string]any{"allocation_pools": []map[string]string{{"start": "10.9.0.100", "end": "10.9.0.109"}}, "dns_nameservers": []string{}}, nil)
 	fleet.Eventually(t, within, func() error {
@@ -62,14 +62,14 @@ func testFollow(t *testing.T, w *world) {
 func testWritten(t *testing.T, w *world) {
 	_, ids := w.subnets(t, neutron.Subnet{CIDR: "10.9.0.0/24"})
 	first := pool(t, ids...)
-	again := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: unique("pool")}, Spec: *first.Spec.DeepCopy()}
-	remove(t, first)
+	again := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: fleet.Unique("pool")}, Spec: *first.Spec.DeepCopy()}
+	fleet.Delete(t, kc, first)
 	again.Spec.Domain = again.Name
-	create(t, again)
+	fleet.Create(t, kc, again)
 	condition(t, again, v1alpha1.PoolReady, metav1.ConditionTrue, v1alpha1.ReasonOpen, "")
-	other := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: unique("pool")}, Spec: *first.Spec.DeepCopy()}
+	other := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: fleet.Unique("pool")}, Spec: *first.Spec.DeepCopy()}
 	other.Spec.Domain, other.Spec.Ranges = other.Name, []v1alpha1.Range{{CIDR: "192.0.2.0/24"}}
-	create(t, other)
+	fleet.Create(t, kc, other)
 	condition(t, other, v1alpha1.PoolReady, metav1.ConditionTrue, v1alpha1.ReasonOpen, "")
 	if got := other.Spec.Ranges; len(got) != 1 || got[0].CIDR != "10.9.0.0/24" {
 		t.Errorf("ranges are %+v", got)
@@ -96,7 +96,7 @@ func testUnfit(t *testing.T, w *world) {
 	if len(half.Spec.Routes) != 1 || half.Spec.DNS == nil {
 		t.Errorf("the pool has routes %v, DNS %v; want those of the subnet that is there", half.Spec.Routes, half.Spec.DNS)
 	}
-	remove(t, half)
+	fleet.Delete(t, kc, half)
 
 	p := pool(t, two[0])
 	w.Do(t, http.MethodDelete, "subnets/"+two[0], "", nil, nil)
@@ -109,13 +109,13 @@ func testUnfit(t *testing.T, w *world) {
 
 // TestSourceStays: a pool has a source from its beginning, or never.
 func TestSourceStays(t *testing.T) {
-	o := create(t, &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: unique("pool")}, Spec: v1alpha1.IPPoolSpec{Ranges: []v1alpha1.Range{{CIDR: "10.9.0.0/24"}}}})
-	defer remove(t, o)
+	o := fleet.Create(t, kc, &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: fleet.Unique("pool")}, Spec: v1alpha1.IPPoolSpec{Ranges: []v1alpha1.Range{{CIDR: "10.9.0.0/24"}}}})
+	defer fleet.Delete(t, kc, o)
 	o.Spec.Source = &v1alpha1.PoolSource{Neutron: &v1alpha1.NeutronSource{SubnetIDs: []string{"11111111-1111-1111-1111-111111111111"}}}
 	if err := kc.Update(t.Context(), o); err == nil {
 		t.Error("a source was added to a pool")
 	}
-	if err := kc.Create(t.Context(), &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: unique("pool")}}); err == nil {
+	if err := kc.Create(t.Context(), &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: fleet.Unique("pool")}}); err == nil {
 		t.Error("a pool has neither ranges nor a source")
 	}
 }

@@ -28,11 +28,11 @@ func testMade(t *testing.T, w *world) {
 		return map[string]string{vif.AnnotationNetwork: fmt.Sprintf(`{"subnet": {"cidr": %q}, "interfaceParameters": {"macvlan": {"master": "eth1"}}}`, cidr)}
 	}
 	define := func(namespace, cidr string) *nad.NetworkAttachmentDefinition {
-		return create(t, &nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: unique("made"), Annotations: describing(cidr)}})
+		return fleet.Create(t, kc, &nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fleet.Unique("made"), Annotations: describing(cidr)}})
 	}
 	wrong := define(team, "10.61.0.7/24")
 	event(t, wrong, "InvalidVIFAnnotation", "host bits")
-	remove(t, wrong)
+	fleet.Delete(t, kc, wrong)
 
 	d := define(team, "10.60.0.0/24")
 	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: vif.PoolName(team, d.Name)}}
@@ -48,7 +48,7 @@ func testMade(t *testing.T, w *world) {
 	event(t, d, "InvalidVIFAnnotation", "host bits")
 	refused := define("default", "10.61.0.0/24")
 	event(t, refused, "SubnetNotAllowed", "--neutron-subnet-namespaces") // it was looked at later
-	remove(t, refused)
+	fleet.Delete(t, kc, refused)
 	if err := kc.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil || p.DeletionTimestamp != nil {
 		t.Errorf("the pool of a definition that cannot be read: %v, being deleted since %v; want it as it was", err, p.DeletionTimestamp)
 	}
@@ -56,17 +56,17 @@ func testMade(t *testing.T, w *world) {
 	if err := kc.Update(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}
-	c := create(t, &ipamclaims.IPAMClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: unique("claim")}, Spec: ipamclaims.IPAMClaimSpec{Network: vif.DefinitionName(team, d.Name)},
+	c := fleet.Create(t, kc, &ipamclaims.IPAMClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: fleet.Unique("claim")}, Spec: ipamclaims.IPAMClaimSpec{Network: vif.DefinitionName(team, d.Name)},
 	})
 	w.only(t, c)
 	w.end(t)
-	remove(t, d) // while no controller runs
+	fleet.Delete(t, kc, d) // while no controller runs
 	w.start(t)
 	condition(t, p, v1alpha1.PoolReady, metav1.ConditionFalse, v1alpha1.ReasonDeleting, c.Name)
 	w.only(t, c)
 	w.subnet(t, subnet.ID)
-	remove(t, c)
+	fleet.Delete(t, kc, c)
 	fleet.Eventually(t, within, func() error {
 		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(p), p); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("pool %s is still there: %w", p.Name, err)
@@ -89,7 +89,7 @@ func testHalfMade(t *testing.T, w *world) {
 	must(t, kc.Get(t.Context(), client.ObjectKey{Name: metav1.NamespaceSystem}, &system))
 	ours, theirs := w.client(t, string(system.UID)), w.client(t, "another")
 	d := &nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{
-		Namespace: team, Name: unique("made"), Annotations: map[string]string{vif.AnnotationNetwork: `{"subnet": {"cidr": "10.62.0.0/24"}, "interfaceParameters": {"macvlan": {"master": "eth1"}}}`},
+		Namespace: team, Name: fleet.Unique("made"), Annotations: map[string]string{vif.AnnotationNetwork: `{"subnet": {"cidr": "10.62.0.0/24"}, "interfaceParameters": {"macvlan": {"master": "eth1"}}}`},
 	}}
 	subnet := func(of *neutronclient.Client, key string) string {
 		t.Helper()
@@ -100,7 +100,7 @@ func testHalfMade(t *testing.T, w *world) {
 	kept, gone := vif.PoolName(team, d.Name), vif.PoolName(team, "gone")
 	id, lost, other := subnet(ours, kept), subnet(ours, gone), subnet(theirs, gone)
 	network := w.subnet(t, lost).NetworkID
-	create(t, d)
+	fleet.Create(t, kc, d)
 	w.start(t)
 	fleet.Eventually(t, within, func() error {
 		for _, path := range []string{"subnets/" + lost, "networks/" + network} {
@@ -117,5 +117,5 @@ func testHalfMade(t *testing.T, w *world) {
 	}
 	w.subnet(t, other)
 	must(t, theirs.DeleteSubnet(t.Context(), gone))
-	remove(t, d)
+	fleet.Delete(t, kc, d)
 }

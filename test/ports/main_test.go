@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -163,26 +162,6 @@ func (w *world) end(t *testing.T) {
 	w.stop = nil
 }
 
-var serial atomic.Int64
-
-// unique returns a name that no other test has.
-func unique(prefix string) string { return fmt.Sprintf("%s-%d", prefix, serial.Add(1)) }
-
-func create[O client.Object](t *testing.T, o O) O {
-	t.Helper()
-	if err := kc.Create(t.Context(), o); err != nil {
-		t.Fatalf("create %T %s: %v", o, o.GetName(), err)
-	}
-	return o
-}
-
-func remove(t *testing.T, o client.Object) {
-	t.Helper()
-	if err := kc.Delete(t.Context(), o, client.GracePeriodSeconds(0)); err != nil {
-		t.Fatalf("delete %T %s: %v", o, o.GetName(), err)
-	}
-}
-
 // subnets makes a network with these subnets, and returns their IDs.
 func (w *world) subnets(t *testing.T, subnets ...neutron.Subnet) (network neutron.Network, ids []string) {
 	t.Helper()
@@ -206,11 +185,11 @@ func pool(t *testing.T, ids ...string) *v1alpha1.IPPool {
 // name has its addresses.
 func sourced(t *testing.T, ids ...string) *v1alpha1.IPPool {
 	t.Helper()
-	name := unique("pool")
-	o := create(t, &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPPoolSpec{
+	name := fleet.Unique("pool")
+	o := fleet.Create(t, kc, &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPPoolSpec{
 		Domain: name, Source: &v1alpha1.PoolSource{Neutron: &v1alpha1.NeutronSource{SubnetIDs: ids}},
 	}})
-	create(t, &nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: name}, Spec: nad.NetworkAttachmentDefinitionSpec{
+	fleet.Create(t, kc, &nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: name}, Spec: nad.NetworkAttachmentDefinitionSpec{
 		Config: fmt.Sprintf(`{"cniVersion": "1.0.0", "name": %q, "type": "bridge", "ipam": {"type": "tenure", "pool": %[1]q}}`, name),
 	}})
 	return o
@@ -239,11 +218,11 @@ func has(conditions []metav1.Condition, kind string, status metav1.ConditionStat
 // claim makes a claim of the pool's network.
 func claim(t *testing.T, of *v1alpha1.IPPool, requested string) *ipamclaims.IPAMClaim {
 	t.Helper()
-	return create(t, newClaim(of, requested))
+	return fleet.Create(t, kc, newClaim(of, requested))
 }
 
 func newClaim(of *v1alpha1.IPPool, requested string) *ipamclaims.IPAMClaim {
-	o := &ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: unique("claim")}, Spec: ipamclaims.IPAMClaimSpec{Network: of.Name}}
+	o := &ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: fleet.Unique("claim")}, Spec: ipamclaims.IPAMClaimSpec{Network: of.Name}}
 	if requested != "" {
 		o.Annotations = map[string]string{"tenure.dev/requested-ips": requested}
 	}
@@ -420,14 +399,4 @@ func (w *world) client(t *testing.T, cluster string) *neutronclient.Client {
 		t.Fatal(err)
 	}
 	return nc
-}
-
-// edit changes an object.
-func edit[O client.Object](t *testing.T, o O, change func()) {
-	t.Helper()
-	before := o.DeepCopyObject().(client.Object)
-	change()
-	if err := kc.Patch(t.Context(), o, client.MergeFrom(before)); err != nil {
-		t.Fatal(err)
-	}
 }

@@ -29,7 +29,7 @@ func testAway(t *testing.T, w *world) {
 		t.Fatal(err)
 	}
 	late := claim(t, p, "")
-	remove(t, ends)
+	fleet.Delete(t, kc, ends)
 	condition(t, p, v1alpha1.PoolSourceReady, metav1.ConditionFalse, "Unavailable", "no answer")
 	fleet.Eventually(t, time.Minute, func() error { return waitsNow(t, late, "Unavailable", "no answer") })
 	if err := allocatedNow(t, kept); err != nil {
@@ -83,7 +83,7 @@ func testCrashes(t *testing.T, w *world) {
 		time.Sleep(time.Duration(round) * 60 * time.Millisecond) // another moment each time
 		faults[round%len(faults)]()
 		for _, c := range gone {
-			remove(t, c)
+			fleet.Delete(t, kc, c)
 		}
 		gone = nil
 	}

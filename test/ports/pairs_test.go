@@ -24,11 +24,11 @@ import (
 func testPairs(t *testing.T, w *world) {
 	network, ids := w.subnets(t, neutron.Subnet{CIDR: "10.9.0.0/24"})
 	p := sourced(t, ids...)
-	edit(t, p, func() { p.Spec.Source.Neutron.NodePorts = v1alpha1.NodePortsPairs })
+	fleet.Edit(t, kc, p, func() { p.Spec.Source.Neutron.NodePorts = v1alpha1.NodePortsPairs })
 	condition(t, p, v1alpha1.PoolReady, metav1.ConditionTrue, v1alpha1.ReasonOpen, "")
 	a, b := "0a000000-0000-0000-0000-000000000001", "0b000000-0000-0000-0000-000000000002"
 	for name, id := range map[string]string{"vm-a": "openstack:///" + a, "vm-b": "openstack://RegionOne/" + b, "metal": ""} {
-		create(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: id}})
+		fleet.Create(t, kc, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: id}})
 	}
 	vip := map[string]string{"ip_address": "10.9.0.200"}
 	cidr := map[string]string{"ip_address": "10.9.0.128/25", "mac_address": "fa:16:3e:00:00:99"}
@@ -62,7 +62,7 @@ func testPairs(t *testing.T, w *world) {
 	condition(t, p, v1alpha1.PoolSourceReady, metav1.ConditionFalse, "Rejected", "")
 	fifth := use(t, next, 0, "vm-b")
 	w.allows(t, ofB, want, addrs[0].String()+" "+port.MAC)
-	remove(t, gone)
+	fleet.Delete(t, kc, gone)
 	w.portless(t, gone)
 	unuse(t, fourth)
 	unuse(t, fifth)
@@ -77,7 +77,7 @@ func testPairs(t *testing.T, w *world) {
 	unuse(t, third)
 	condition(t, p, v1alpha1.PoolSourceReady, metav1.ConditionTrue, v1alpha1.ReasonFollowed, "")
 
-	remove(t, c) // the pod runs on
+	fleet.Delete(t, kc, c) // the pod runs on
 	fleet.Eventually(t, within, func() error {
 		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(c), c); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("claim %s is still there: %w", c.Name, err)
@@ -98,7 +98,7 @@ func testPairs(t *testing.T, w *world) {
 	addrs, port = w.allocated(t, kept)
 	last := use(t, kept, 0, "vm-a")
 	w.allows(t, ofA, append(slices.Clone(before), addrs[0].String()+" "+port.MAC)...)
-	edit(t, p, func() { p.Spec.Source.Neutron.NodePorts = v1alpha1.NodePortsUnmanaged })
+	fleet.Edit(t, kc, p, func() { p.Spec.Source.Neutron.NodePorts = v1alpha1.NodePortsUnmanaged })
 	w.allows(t, ofA, before...)
 	unuse(t, last)
 	for _, id := range []string{ofA.ID, ofB.ID} {
@@ -149,6 +149,6 @@ func unuse(t *testing.T, s protocol.SubLease) {
 	t.Helper()
 	o := &v1alpha1.IPSubLease{ObjectMeta: metav1.ObjectMeta{Name: s.Name}}
 	// To anybody but an agent it is forbidden.
-	edit(t, o, func() { o.Annotations = map[string]string{"tenure.dev/deletion": "confirmed"} })
-	remove(t, o)
+	fleet.Edit(t, kc, o, func() { o.Annotations = map[string]string{"tenure.dev/deletion": "confirmed"} })
+	fleet.Delete(t, kc, o)
 }

@@ -43,7 +43,7 @@ func quick(c *daemon.Config) {
 // newNetwork makes a pool of these ranges and a network of it, and starts nodes.
 func newNetwork(t testing.TB, name string, nodes int, ranges ...v1alpha1.Range) *network {
 	t.Helper()
-	create(t, &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPPoolSpec{Ranges: ranges, Domain: name}})
+	fleet.Create(t, kc, &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPPoolSpec{Ranges: ranges, Domain: name}})
 	define(t, name, fmt.Sprintf(`{"type":"tenure","pool":%q}`, name))
 	w := &network{t: t, name: name, fleet: fleet.New(t, accounts.Agent), dir: t.TempDir()}
 	w.fleet.Change = quick
@@ -65,7 +65,7 @@ func (w *network) start(nodes int) {
 // define makes the definition of a network of this ipam section.
 func define(t testing.TB, network, ipam string) {
 	t.Helper()
-	create(t, &nad.NetworkAttachmentDefinition{
+	fleet.Create(t, kc, &nad.NetworkAttachmentDefinition{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: network},
 		Spec: nad.NetworkAttachmentDefinitionSpec{
 			Config: fmt.Sprintf(`{"cniVersion":"1.1.0","name":%q,"type":"bridge","allowPersistentIPs":true,"ipam":%s}`, network, ipam),
@@ -74,13 +74,6 @@ func define(t testing.TB, network, ipam string) {
 }
 
 func cidr(text string) v1alpha1.Range { return v1alpha1.Range{CIDR: text} }
-
-func create(t testing.TB, o client.Object) {
-	t.Helper()
-	if err := kc.Create(t.Context(), o); err != nil {
-		t.Fatalf("create %T %s: %v", o, o.GetName(), err)
-	}
-}
 
 // sandbox is a new sandbox's interface, of no pod.
 func (w *network) sandbox() fleet.Interface {
@@ -117,7 +110,7 @@ func (w *network) run(n *fleet.Node, name string, owners ...metav1.OwnerReferenc
 		},
 		Spec: corev1.PodSpec{NodeName: n.Name, Containers: []corev1.Container{{Name: "c", Image: "none"}}},
 	}
-	create(w.t, o)
+	fleet.Create(w.t, kc, o)
 	i.Namespace, i.Pod, i.PodUID = o.Namespace, o.Name, string(o.UID)
 	return &pod{Interface: i, node: n}
 }

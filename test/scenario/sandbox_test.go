@@ -36,7 +36,7 @@ func TestNewSandboxOfARunningPod(t *testing.T) {
 	old, staying := w.run(n, "renewed-old"), w.run(n, "renewed-staying")
 	shows(t, old, netip.MustParseAddr("10.23.0.200"))
 	shows(t, staying, netip.MustParseAddr("10.23.0.201"))
-	create(t, &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPPoolSpec{Ranges: []v1alpha1.Range{cidr("10.23.0.0/16")}, Domain: name}})
+	fleet.Create(t, kc, &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPPoolSpec{Ranges: []v1alpha1.Range{cidr("10.23.0.0/16")}, Domain: name}})
 	eventually(t, patience, func() error {
 		var p v1alpha1.IPPool
 		if err := kc.Get(t.Context(), client.ObjectKey{Name: name}, &p); err != nil {

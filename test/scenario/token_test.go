@@ -25,7 +25,7 @@ import (
 func tokenOf(t *testing.T, name string) string {
 	t.Helper()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: kube.DefaultRegistrationNamespace, Name: name}}
-	create(t, secret)
+	fleet.Create(t, kc, secret)
 	c, err := cp.ServiceAccount(t.Context(), kube.DefaultRegistrationNamespace, "tenured",
 		&authentication.BoundObjectReference{Kind: "Secret", APIVersion: "v1", Name: name, UID: secret.UID})
 	if err != nil {

@@ -117,8 +117,8 @@ func newWorld(t *testing.T, set settings) *world {
 		if s.also != "" {
 			p.Spec.Ranges = append(p.Spec.Ranges, v1alpha1.Range{CIDR: s.also})
 		}
-		w.create(p)
-		w.create(&nad.NetworkAttachmentDefinition{
+		fleet.Create(w.t, kc, p)
+		fleet.Create(w.t, kc, &nad.NetworkAttachmentDefinition{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: s.name},
 			Spec: nad.NetworkAttachmentDefinitionSpec{Config: fmt.Sprintf(
 				`{"cniVersion":"1.1.0","name":%q,"type":"bridge","allowPersistentIPs":true,"ipam":{"type":"tenure","pool":%[1]q}}`, s.name)},
@@ -130,7 +130,7 @@ func newWorld(t *testing.T, set settings) *world {
 	for i := range processes + inProcess {
 		n := &node{process: i < processes}
 		name := fmt.Sprintf("node-%d", i)
-		w.create(nodeObject(name))
+		fleet.Create(w.t, kc, nodeObject(name))
 		n.Node = w.launch(n, name)
 		if err := n.emptyNetns(); err != nil {
 			t.Fatal(err)
@@ -207,14 +207,6 @@ func (w *world) supervise() (stop func()) {
 		}
 	})
 	return func() { close(done); running.Wait() }
-}
-
-// create creates what must be creatable: nothing disturbs the cluster yet.
-func (w *world) create(o client.Object) {
-	w.t.Helper()
-	if err := kc.Create(w.t.Context(), o); err != nil {
-		w.t.Fatalf("create %T %s: %v", o, o.GetName(), err)
-	}
 }
 
 // insist repeats what may fail while the cluster is disturbed, for a minute, and

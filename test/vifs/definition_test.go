@@ -18,12 +18,13 @@ import (
 	"github.com/tenure-ipam/tenure/api/vif"
 	"github.com/tenure-ipam/tenure/attach/controller"
 	networks "github.com/tenure-ipam/tenure/attach/podnetwork"
+	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
 // parameters makes InterfaceParameters of the team.
 func parameters(t *testing.T, name string, spec v1alpha1.InterfaceParametersSpec) *v1alpha1.InterfaceParameters {
 	t.Helper()
-	return create(t, &v1alpha1.InterfaceParameters{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: name}, Spec: spec})
+	return fleet.Create(t, kc, &v1alpha1.InterfaceParameters{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: name}, Spec: spec})
 }
 
 func macvlan(master v1alpha1.InterfaceName) v1alpha1.InterfaceParametersSpec {
@@ -34,7 +35,7 @@ func macvlan(master v1alpha1.InterfaceName) v1alpha1.InterfaceParametersSpec {
 // configuration is made, which follows it, and goes with it.
 func TestDefinitions(t *testing.T) {
 	name := pool(t, "10.0.0.0/24")
-	p := parameters(t, unique("params"), macvlan("eth1"))
+	p := parameters(t, fleet.Unique("params"), macvlan("eth1"))
 	d := definition(t, team, vif.AnnotationNetwork, fmt.Sprintf(`{"pool": %q, "interfaceParameters": %q}`, name, p.Name))
 	config := func(rest string) string {
 		return fmt.Sprintf(`{"cniVersion":"1.0.0","name":%q,%s,"ipam":{"type":"tenure","pool":%q}}`, made(d).Name, rest, name)
@@ -49,9 +50,7 @@ func TestDefinitions(t *testing.T) {
 
 	edited := func(text string) {
 		t.Helper()
-		if err := edit(t, kc, d, func() { d.Annotations[vif.AnnotationNetwork] = text }); err != nil {
-			t.Fatal(err)
-		}
+		fleet.Edit(t, kc, d, func() { d.Annotations[vif.AnnotationNetwork] = text })
 	}
 	edited(fmt.Sprintf(`{"pool": %q, "interfaceParameters": {"ipvlan": {"master": "eth2"}, "mtu": 9000}}`, name))
 	m = rendered(t, d, config(`"type":"ipvlan","master":"eth2","mtu":9000`))
@@ -59,48 +58,42 @@ func TestDefinitions(t *testing.T) {
 		t.Errorf("once edited it is made for %q; want %q", got, want)
 	}
 	// Somebody edits what is made, and deletes it.
-	if err := edit(t, kc, m, func() { m.Spec.Config = `{"type": "bridge"}` }); err != nil {
-		t.Fatal(err)
-	}
+	fleet.Edit(t, kc, m, func() { m.Spec.Config = `{"type": "bridge"}` })
 	rendered(t, d, `"type":"ipvlan"`)
-	remove(t, m)
+	fleet.Delete(t, kc, m)
 	rendered(t, d, `"type":"ipvlan"`)
 	// Nothing is left of what is wrong now.
 	edited(`{"pool": 7}`)
-	gone(t, m)
+	fleet.Gone(t, kc, m, within)
 	said(t, d, controller.ReasonVIFInvalid, "annotation tenure.dev/vif: it is no JSON object as it should be")
 	edited(inline(name))
 	rendered(t, d, `"type":"macvlan"`)
 	// One with a configuration needs none.
-	if err := edit(t, kc, d, func() { d.Spec.Config = `{"type": "bridge"}` }); err != nil {
-		t.Fatal(err)
-	}
-	gone(t, m)
-	if err := edit(t, kc, d, func() { d.Spec.Config = "" }); err != nil {
-		t.Fatal(err)
-	}
+	fleet.Edit(t, kc, d, func() { d.Spec.Config = `{"type": "bridge"}` })
+	fleet.Gone(t, kc, m, within)
+	fleet.Edit(t, kc, d, func() { d.Spec.Config = "" })
 	rendered(t, d, `"type":"macvlan"`)
-	remove(t, d)
-	gone(t, m)
+	fleet.Delete(t, kc, d)
+	fleet.Gone(t, kc, m, within)
 }
 
 // TestFollowsWhatItNames (K3): pool and parameters may be made after the definition, and deleted.
 func TestFollowsWhatItNames(t *testing.T) {
-	name, params := unique("pool"), unique("params")
+	name, params := fleet.Unique("pool"), fleet.Unique("params")
 	d := definition(t, team, vif.AnnotationNetwork, fmt.Sprintf(`{"pool": %q, "interfaceParameters": %q}`, name, params))
 	said(t, d, controller.ReasonVIFPoolNotFound, "IPPool "+name+" does not exist: make it, or name another")
-	o := create(t, &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPPoolSpec{Domain: name, Ranges: []v1alpha1.Range{{CIDR: "10.0.0.0/24"}}}})
+	o := fleet.Create(t, kc, &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPPoolSpec{Domain: name, Ranges: []v1alpha1.Range{{CIDR: "10.0.0.0/24"}}}})
 	said(t, d, controller.ReasonVIFParametersNotFound, "InterfaceParameters "+team+"/"+params+" does not exist: make it")
 	p := parameters(t, params, macvlan("eth1"))
 	m := rendered(t, d, `"master":"eth1"`)
-	remove(t, p)
-	gone(t, m)
+	fleet.Delete(t, kc, p)
+	fleet.Gone(t, kc, m, within)
 	p = parameters(t, params, macvlan("eth2"))
 	rendered(t, d, `"master":"eth2"`)
-	remove(t, o)
-	gone(t, m)
-	remove(t, d)
-	remove(t, p)
+	fleet.Delete(t, kc, o)
+	fleet.Gone(t, kc, m, within)
+	fleet.Delete(t, kc, d)
+	fleet.Delete(t, kc, p)
 }
 
 // TestInlineParameters (K3): parameters inline are taken or refused as the API server takes or
@@ -136,7 +129,7 @@ func TestInlineParameters(t *testing.T) {
 // made of it.
 func TestWrongDefinitions(t *testing.T) {
 	name := pool(t, "10.0.0.0/24")
-	nowhere := parameters(t, unique("params"), macvlan(""))
+	nowhere := parameters(t, fleet.Unique("params"), macvlan(""))
 	for what, tt := range map[string]struct{ key, text, reason, words string }{
 		"K3 a subnet that no pool has": {
 			vif.AnnotationKuryr, `{"subnetId": "a7d1"}`, controller.ReasonVIFPoolNotFound, `no IPPool has Neutron's subnet "a7d1"`,
@@ -168,33 +161,29 @@ func TestWrongDefinitions(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			d := definition(t, team, tt.key, tt.text)
 			said(t, d, tt.reason, tt.words)
-			if err := edit(t, kc, d, func() { d.Annotations["note"] = "looked at again" }); err != nil {
-				t.Fatal(err)
-			}
+			fleet.Edit(t, kc, d, func() { d.Annotations["note"] = "looked at again" })
 			time.Sleep(300 * time.Millisecond) // an Event that should not come
 			said(t, d, tt.reason, tt.words)
 			if err := client.IgnoreNotFound(kc.Get(t.Context(), client.ObjectKeyFromObject(made(d)), made(d))); err != nil {
 				t.Error(err)
 			}
-			gone(t, made(d))
-			remove(t, d)
+			fleet.Gone(t, kc, made(d), within)
+			fleet.Delete(t, kc, d)
 		})
 	}
 	d := definition(t, team, vif.AnnotationNetwork, inline(name), vif.AnnotationKuryr, `{"subnetId": "a7d1"}`)
 	said(t, d, controller.ReasonVIFInvalid, "are both there: keep one")
 	// The name of what would be made is somebody else's.
-	theirs := create(t, &nad.NetworkAttachmentDefinition{
+	theirs := fleet.Create(t, kc, &nad.NetworkAttachmentDefinition{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "tenure-system", Name: vif.DefinitionName(team, "taken")}, Spec: nad.NetworkAttachmentDefinitionSpec{Config: `{}`},
 	})
-	taken := create(t, &nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{
+	taken := fleet.Create(t, kc, &nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{
 		Namespace: team, Name: "taken", Annotations: map[string]string{vif.AnnotationNetwork: inline(name)},
 	}})
 	said(t, taken, controller.ReasonVIFInvalid, "is there already and is somebody else's")
 	rendered(t, taken, "{}")
-	remove(t, theirs)
-	if err := edit(t, kc, taken, func() { taken.Annotations["note"] = "look again" }); err != nil {
-		t.Fatal(err)
-	}
+	fleet.Delete(t, kc, theirs)
+	fleet.Edit(t, kc, taken, func() { taken.Annotations["note"] = "look again" })
 	rendered(t, taken, "macvlan")
 }
 
@@ -207,9 +196,9 @@ func TestDeletedMeanwhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	stop = func() error { return nil }
-	remove(t, d)
+	fleet.Delete(t, kc, d)
 	if err := start(context.Background(), true); err != nil {
 		t.Fatal(err)
 	}
-	gone(t, m)
+	fleet.Gone(t, kc, m, within)
 }

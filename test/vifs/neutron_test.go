@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,14 +28,16 @@ import (
 	"github.com/tenure-ipam/tenure/test/neutron"
 )
 
+var subnetIDs atomic.Int64
+
 // subnetID returns the ID of a subnet of Neutron's that no other test has.
-func subnetID() string { return fmt.Sprintf("a7d10000-0000-4000-8000-%012d", serial.Add(1)) }
+func subnetID() string { return fmt.Sprintf("a7d10000-0000-4000-8000-%012d", subnetIDs.Add(1)) }
 
 // subnets makes a pool of subnets of Neutron's, as it is once the controller has read them.
 func subnets(t *testing.T, parameters string, ids ...string) *v1alpha1.IPPool {
 	t.Helper()
-	name := unique("subnets")
-	return create(t, &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPPoolSpec{
+	name := fleet.Unique("subnets")
+	return fleet.Create(t, kc, &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPPoolSpec{
 		Domain: name, Ranges: []v1alpha1.Range{{CIDR: "10.0.0.0/24", Gateway: "10.0.0.1", StaticOnly: []string{"10.0.0.0/24"}}},
 		Routes: []v1alpha1.Route{{Dst: "10.9.0.0/16"}},
 		Source: &v1alpha1.PoolSource{Neutron: &v1alpha1.NeutronSource{SubnetIDs: ids, InterfaceParameters: parameters}},
@@ -44,7 +47,7 @@ func subnets(t *testing.T, parameters string, ids ...string) *v1alpha1.IPPool {
 // central makes InterfaceParameters of Tenure's own namespace, where pools name them.
 func central(t *testing.T, spec v1alpha1.InterfaceParametersSpec) *v1alpha1.InterfaceParameters {
 	t.Helper()
-	return create(t, &v1alpha1.InterfaceParameters{ObjectMeta: metav1.ObjectMeta{Namespace: podnetwork.Namespace, Name: unique("params")}, Spec: spec})
+	return fleet.Create(t, kc, &v1alpha1.InterfaceParameters{ObjectMeta: metav1.ObjectMeta{Namespace: podnetwork.Namespace, Name: fleet.Unique("params")}, Spec: spec})
 }
 
 func kuryrConfig(subnet string) string { return fmt.Sprintf(`{"subnetId": %q}`, subnet) }
@@ -61,29 +64,27 @@ func TestSubnet(t *testing.T) {
 	source := pool.Spec.Source.Neutron
 	set := func(change func(*v1alpha1.NeutronSource)) {
 		t.Helper()
-		if err := edit(t, kc, pool, func() { change(pool.Spec.Source.Neutron) }); err != nil {
-			t.Fatal(err)
-		}
+		fleet.Edit(t, kc, pool, func() { change(pool.Spec.Source.Neutron) })
 	}
 	set(func(s *v1alpha1.NeutronSource) { s.InterfaceParameters = a.Name })
 	m := rendered(t, d, `"master":"eth1","ipam":{"type":"tenure","pool":"`+pool.Name+`"}`)
-	missing := unique("params")
+	missing := fleet.Unique("params")
 	set(func(s *v1alpha1.NeutronSource) { s.InterfaceParameters = missing })
-	gone(t, m)
+	fleet.Gone(t, kc, m, within)
 	said(t, d, controller.ReasonVIFParametersNotFound, "IPPool "+pool.Name+": spec.source.neutron.interfaceParameters: InterfaceParameters tenure-system/"+missing+" does not exist: make it")
-	create(t, &v1alpha1.InterfaceParameters{ObjectMeta: metav1.ObjectMeta{Namespace: podnetwork.Namespace, Name: missing}, Spec: b})
+	fleet.Create(t, kc, &v1alpha1.InterfaceParameters{ObjectMeta: metav1.ObjectMeta{Namespace: podnetwork.Namespace, Name: missing}, Spec: b})
 	m = rendered(t, d, `"master":"eth2"`)
 	if got, want := m.Annotations[podnetwork.AnnotationMadeFor], vif.Fingerprint(d.Annotations); got != want {
 		t.Errorf("it is made for %q; want %q", got, want)
 	}
 	second := subnets(t, a.Name, id)
-	gone(t, m)
+	fleet.Gone(t, kc, m, within)
 	said(t, d, controller.ReasonVIFPoolAmbiguous, "IPPools "+pool.Name+" and "+second.Name+" have Neutron's subnet")
 	set(func(s *v1alpha1.NeutronSource) { s.SubnetIDs = source.SubnetIDs[:1] })
 	rendered(t, d, `"pool":"`+second.Name+`"`)
-	remove(t, second)
-	gone(t, m)
-	remove(t, d)
+	fleet.Delete(t, kc, second)
+	fleet.Gone(t, kc, m, within)
+	fleet.Delete(t, kc, d)
 }
 
 // TestSubnetInOwnForm (K3): in Tenure's form a definition names the subnet or its pool, and its own
@@ -91,7 +92,7 @@ func TestSubnet(t *testing.T) {
 func TestSubnetInOwnForm(t *testing.T) {
 	id := subnetID()
 	pool := subnets(t, central(t, macvlan("eth1")).Name, id)
-	own := parameters(t, unique("params"), macvlan("eth7"))
+	own := parameters(t, fleet.Unique("params"), macvlan("eth7"))
 	for text, want := range map[string]string{
 		kuryrConfig(id):                        `"master":"eth1"`,
 		fmt.Sprintf(`{"pool": %q}`, pool.Name): `"master":"eth1"`,
@@ -162,14 +163,14 @@ const eth0 = `{"eth0": {"versioned_object.name": "VIFOpenVSwitch", "versioned_ob
 func TestPort(t *testing.T) {
 	server := withNeutron(t)
 	network := server.Network(t, neutron.Network{Subnets: []neutron.Subnet{{CIDR: "10.0.0.0/24"}}})
-	pool := create(t, &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: unique("subnets")}, Spec: v1alpha1.IPPoolSpec{Source: &v1alpha1.PoolSource{
+	pool := fleet.Create(t, kc, &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: fleet.Unique("subnets")}, Spec: v1alpha1.IPPoolSpec{Source: &v1alpha1.PoolSource{
 		Neutron: &v1alpha1.NeutronSource{SubnetIDs: []string{network.Subnets[0].ID}, InterfaceParameters: central(t, macvlan("eth1")).Name},
 	}}})
 	d := definition(t, team, vif.AnnotationKuryr, kuryrConfig(network.Subnets[0].ID))
 	rendered(t, d, `"pool":"`+pool.Name+`"`)
 	p := newPod(d.Name)
 	p.Annotations[vif.AnnotationKuryrMap] = eth0
-	create(t, p)
+	fleet.Create(t, kc, p)
 	got := mapped(t, p, "eth1")["eth1"]
 	if all := claimsOf(t, p); len(all) != 1 {
 		t.Fatalf("it has %d claims; want one", len(all))
@@ -196,8 +197,8 @@ func TestPort(t *testing.T) {
 	refused := pod(t, fmt.Sprintf(`[{"name": %q, "mac": "02:00:00:00:00:07"}]`, d.Name))
 	said(t, refused, vifs.ReasonRefused, "the addresses of IPPool "+pool.Name+" are Neutron's, which decides the hardware address of a port as well")
 	none(t, refused)
-	remove(t, p)
-	gone(t, &c)
+	fleet.Delete(t, kc, p)
+	fleet.Gone(t, kc, &c, within)
 }
 
 // TestKuryrAnnotation (K5): where it is asked for, an interface without a port is written in
@@ -213,13 +214,11 @@ func TestKuryrAnnotation(t *testing.T) {
 	if e := kuryrMap(t, p, "net1", "net2")["net2"]; e.Name != "VIFMacvlanNested" || e.Data.ID != m["net2"].ClaimUID || e.Data.Address != m["net2"].MAC {
 		t.Errorf("in Kuryr's words net2 is %+v; want %+v", e, m["net2"])
 	}
-	if err := edit(t, kc, p, func() { p.Annotations[vif.AnnotationKuryrMap] = eth0 }); err != nil {
-		t.Fatal(err)
-	}
+	fleet.Edit(t, kc, p, func() { p.Annotations[vif.AnnotationKuryrMap] = eth0 })
 	kuryrMap(t, p, "eth0", "net1", "net2")
 	odd := newPod(d.Name)
 	odd.Annotations[vif.AnnotationKuryrMap] = `{"versioned_object.name": "PodState"}`
-	create(t, odd)
+	fleet.Create(t, kc, odd)
 	mapped(t, odd, "net1")
 	said(t, odd, vifs.ReasonKuryrLeft, "annotation openstack.org/kuryr-vif is left as it is")
 	if got := odd.Annotations[vif.AnnotationKuryrMap]; got != `{"versioned_object.name": "PodState"}` {
@@ -232,7 +231,7 @@ func TestKuryrAnnotation(t *testing.T) {
 // missing or cannot be read holds back its own interface and fails nobody else.
 func TestKuryrsMistakes(t *testing.T) {
 	id := subnetID()
-	create(t, &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: unique("unread")}, Spec: v1alpha1.IPPoolSpec{
+	fleet.Create(t, kc, &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: fleet.Unique("unread")}, Spec: v1alpha1.IPPoolSpec{
 		Source: &v1alpha1.PoolSource{Neutron: &v1alpha1.NeutronSource{SubnetIDs: []string{id}, InterfaceParameters: central(t, macvlan("eth1")).Name}},
 	}})
 	near, far := lan(t), definition(t, infra, vif.AnnotationNetwork, inline(pool(t, "10.0.0.0/24")), "tenure.dev/namespaces", "*")
@@ -252,12 +251,10 @@ func TestKuryrsMistakes(t *testing.T) {
 	if m, err := vif.ParseMap(held.Annotations[vif.AnnotationMap]); err != nil || len(m) > 0 {
 		t.Errorf("it has the map %v, %v; want none before all interfaces are decided", m, err)
 	}
-	bare := create(t, &nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: unique("bare")}})
+	bare := fleet.Create(t, kc, &nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: fleet.Unique("bare")}})
 	mapped(t, pod(t, bare.Name+","+near.Name), "net2") // the node says what it lacks
 	// An edit mends it: the claim is made by Kuryr's name.
-	if err := edit(t, kc, wrong, func() { wrong.Annotations[vif.AnnotationKuryr] = kuryrConfig(id) }); err != nil {
-		t.Fatal(err)
-	}
+	fleet.Edit(t, kc, wrong, func() { wrong.Annotations[vif.AnnotationKuryr] = kuryrConfig(id) })
 	fleet.Eventually(t, within, func() error {
 		for _, c := range claimsOf(t, held) {
 			if c.Spec.Interface == "eth2" {

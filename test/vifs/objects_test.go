@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,58 +25,15 @@ import (
 // within is how long the controller has to take notice.
 const within = 10 * time.Second
 
-var serial atomic.Int64
-
-// unique returns a name that no other test has.
-func unique(prefix string) string { return fmt.Sprintf("%s-%d", prefix, serial.Add(1)) }
-
-func create[O client.Object](t *testing.T, o O) O {
-	t.Helper()
-	if err := kc.Create(t.Context(), o); err != nil {
-		t.Fatalf("create %T %s: %v", o, o.GetName(), err)
-	}
-	return o
-}
-
-func remove(t *testing.T, o client.Object) {
-	t.Helper()
-	if err := kc.Delete(t.Context(), o, client.GracePeriodSeconds(0)); err != nil {
-		t.Fatalf("delete %T %s: %v", o, o.GetName(), err)
-	}
-}
-
-// edit changes an object, as an administrator or as to does.
-func edit[O client.Object](t *testing.T, to client.Client, o O, change func()) error {
-	t.Helper()
-	if err := kc.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
-		t.Fatal(err)
-	}
-	before := o.DeepCopyObject().(client.Object)
-	change()
-	return to.Patch(t.Context(), o, client.MergeFrom(before))
-}
-
-// gone waits until an object is deleted.
-func gone(t *testing.T, o client.Object) {
-	t.Helper()
-	fleet.Eventually(t, within, func() error {
-		err := kc.Get(t.Context(), client.ObjectKeyFromObject(o), o)
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return fmt.Errorf("%T %s is still there: %w", o, o.GetName(), err)
-	})
-}
-
 // pool makes an IPPool of a domain of its own with a gateway in each range.
 func pool(t *testing.T, cidrs ...string) string {
 	t.Helper()
-	name := unique("pool")
+	name := fleet.Unique("pool")
 	o := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPPoolSpec{Domain: name}}
 	for _, c := range cidrs {
 		o.Spec.Ranges = append(o.Spec.Ranges, v1alpha1.Range{CIDR: c, Gateway: gatewayOf(c)})
 	}
-	create(t, o)
+	fleet.Create(t, kc, o)
 	return name
 }
 
@@ -96,11 +51,11 @@ func inline(pool string) string {
 // definition makes a definition without a configuration, with this annotation.
 func definition(t *testing.T, namespace, key, text string, more ...string) *nad.NetworkAttachmentDefinition {
 	t.Helper()
-	o := &nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: unique("net"), Annotations: map[string]string{key: text}}}
+	o := &nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fleet.Unique("net"), Annotations: map[string]string{key: text}}}
 	for i := 0; i < len(more); i += 2 {
 		o.Annotations[more[i]] = more[i+1]
 	}
-	return create(t, o)
+	return fleet.Create(t, kc, o)
 }
 
 // lan makes a definition of the team's, of a pool of its own.
@@ -133,14 +88,14 @@ func rendered(t *testing.T, of *nad.NetworkAttachmentDefinition, words string) *
 // newPod returns a pod of the team that selects networks. No scheduler sees it.
 func newPod(list string) *corev1.Pod {
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: unique("pod"), Annotations: map[string]string{npwg.AnnotationNetworks: list}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: fleet.Unique("pod"), Annotations: map[string]string{npwg.AnnotationNetworks: list}},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "none"}}},
 	}
 }
 
 func pod(t *testing.T, list string) *corev1.Pod {
 	t.Helper()
-	return create(t, newPod(list))
+	return fleet.Create(t, kc, newPod(list))
 }
 
 // mapped waits until a pod has a map of these interfaces, and returns it.

@@ -28,12 +28,12 @@ func TestOff(t *testing.T) {
 	first := pod(t, d.Name)
 	before := mapped(t, first, "net1")
 	restart(t, false)
-	gone(t, made(d))
+	fleet.Gone(t, kc, made(d), within)
 	p := pod(t, d.Name)
 	other := lan(t)
 	time.Sleep(2 * time.Second) // something that should not come
 	none(t, p)
-	gone(t, made(other))
+	fleet.Gone(t, kc, made(other), within)
 	if err := start(context.Background(), true); err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestOlderFormat(t *testing.T) {
 	d := lan(t)
 	older := newPod("")
 	older.Annotations["openstack.org/kuryr-additional-subnets"] = "11111111-1111-1111-1111-111111111111"
-	create(t, older)
+	fleet.Create(t, kc, older)
 	mapped(t, pod(t, d.Name), "net1") // one that was made later has been looked at
 	none(t, older)
 }
@@ -111,9 +111,9 @@ func TestMap(t *testing.T) {
 	if got := m["net1"].Addresses; !slices.Equal(got, []string{"10.0.0.77/24", "fd00::77/64"}) {
 		t.Errorf("net1 has %q; want what it asks for", got)
 	}
-	remove(t, p)
+	fleet.Delete(t, kc, p)
 	for _, c := range byName {
-		gone(t, &c)
+		fleet.Gone(t, kc, &c, within)
 	}
 	fleet.Eventually(t, within, func() error {
 		var leases v1alpha1.IPLeaseList
@@ -144,8 +144,8 @@ func TestNobodyElseWrites(t *testing.T) {
 	bound := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: binding.Name}}
 	for what, try := range map[string]func() error{
 		"CREATE":  func() error { return kc.Create(t.Context(), forged) },
-		"UPDATE":  func() error { return edit(t, kc, p, func() { p.Annotations[vif.AnnotationMap] = "{}" }) },
-		"removal": func() error { return edit(t, kc, p, func() { delete(p.Annotations, vif.AnnotationMap) }) },
+		"UPDATE":  func() error { return fleet.TryEdit(t, kc, p, func() { p.Annotations[vif.AnnotationMap] = "{}" }) },
+		"removal": func() error { return fleet.TryEdit(t, kc, p, func() { delete(p.Annotations, vif.AnnotationMap) }) },
 		"the status": func() error {
 			before := p.DeepCopy()
 			p.Annotations[vif.AnnotationMap] = "{}"
@@ -157,7 +157,7 @@ func TestNobodyElseWrites(t *testing.T) {
 			t.Errorf("%s: %v; want it refused", what, err)
 		}
 	}
-	if err := edit(t, kc, p, func() { p.Annotations["note"] = "ours" }); err != nil {
+	if err := fleet.TryEdit(t, kc, p, func() { p.Annotations["note"] = "ours" }); err != nil {
 		t.Errorf("another annotation: %v", err)
 	}
 	mapped(t, p, "net1")
@@ -165,7 +165,7 @@ func TestNobodyElseWrites(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := edit(t, as, p, func() { p.Annotations["note"] = "the controller's" }); err == nil || !strings.Contains(err.Error(), "changes nothing of a pod's metadata but") {
+	if err := fleet.TryEdit(t, as, p, func() { p.Annotations["note"] = "the controller's" }); err == nil || !strings.Contains(err.Error(), "changes nothing of a pod's metadata but") {
 		t.Errorf("another annotation by the controller: %v; want it refused", err)
 	}
 	stray := &ipamclaims.IPAMClaim{
@@ -250,7 +250,7 @@ func TestClaimThatIsNamed(t *testing.T) {
 	rendered(t, d, "macvlan")
 	p := pod(t, fmt.Sprintf(`[{"name": %q, "ipam-claim-reference": "mine"}]`, d.Name))
 	said(t, p, vifs.ReasonNotReady, "there is no IPAMClaim mine: make it")
-	c := create(t, &ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "mine"}, Spec: ipamclaims.IPAMClaimSpec{Network: made(d).Name, Interface: "net1"}})
+	c := fleet.Create(t, kc, &ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "mine"}, Spec: ipamclaims.IPAMClaimSpec{Network: made(d).Name, Interface: "net1"}})
 	if v := mapped(t, p, "net1")["net1"]; v.Claim != "mine" || v.ClaimUID != string(c.UID) || v.MAC != vif.MACOf(string(c.UID)) {
 		t.Errorf("net1 is %+v; want claim %s", v, c.UID)
 	}
@@ -259,8 +259,8 @@ func TestClaimThatIsNamed(t *testing.T) {
 	}
 	other := pod(t, fmt.Sprintf(`[{"name": %q, "ipam-claim-reference": "mine"}]`, lan(t).Name))
 	said(t, other, vifs.ReasonTaken, "IPAMClaim mine is of network")
-	remove(t, p)
-	remove(t, c)
+	fleet.Delete(t, kc, p)
+	fleet.Delete(t, kc, c)
 }
 
 // TestTold (K3, K6, K8): what holds a pod back, and what it cannot have, is said on the pod.
@@ -297,12 +297,12 @@ func TestTold(t *testing.T) {
 			}
 			rendered(t, d, "macvlan")
 			rendered(t, vlan, "ipvlan")
-			create(t, tt.pod)
+			fleet.Create(t, kc, tt.pod)
 			said(t, tt.pod, tt.reason, tt.words)
 			if tt.reason == vifs.ReasonRefused {
 				none(t, tt.pod)
 			}
-			remove(t, tt.pod)
+			fleet.Delete(t, kc, tt.pod)
 		})
 	}
 }
@@ -323,14 +323,14 @@ func TestOtherNamespaces(t *testing.T) {
 // definition comes after the pod.
 func TestTaken(t *testing.T) {
 	d := &nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{
-		Namespace: team, Name: unique("net"), Annotations: map[string]string{vif.AnnotationNetwork: inline(pool(t, "10.0.0.0/24"))},
+		Namespace: team, Name: fleet.Unique("net"), Annotations: map[string]string{vif.AnnotationNetwork: inline(pool(t, "10.0.0.0/24"))},
 	}}
 	p := pod(t, d.Name)
-	theirs := create(t, &ipamclaims.IPAMClaim{
+	theirs := fleet.Create(t, kc, &ipamclaims.IPAMClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: vif.ClaimName(p.Name, string(p.UID), "net1")}, Spec: ipamclaims.IPAMClaimSpec{Network: "x", Interface: "net1"},
 	})
-	create(t, d)
+	fleet.Create(t, kc, d)
 	said(t, p, vifs.ReasonTaken, "is not the pod's, and is left alone")
-	remove(t, theirs)
+	fleet.Delete(t, kc, theirs)
 	mapped(t, p, "net1")
 }

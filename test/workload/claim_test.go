@@ -54,7 +54,7 @@ func TestAddressOutlivesThePod(t *testing.T) {
 	if got := w.granted(); len(got) != 2 {
 		t.Errorf("granted without a pod: %v; want the claim's two", got)
 	}
-	remove(t, c)
+	fleet.Delete(t, kc, c)
 	w.nothingGranted(10 * time.Second)
 }
 
@@ -142,7 +142,7 @@ func TestLiveMigrationWhileThePoolIsEdited(t *testing.T) {
 		{"of no range", []v1alpha1.Range{{CIDR: "10.49.0.0/24", Gateway: "10.49.0.1"}}, "invalid IP"},
 		{"of no family", []v1alpha1.Range{{CIDR: "fd00:48::/64"}}, "invalid IP"},
 	} {
-		edit(t, pool, func(s *v1alpha1.IPPoolSpec) { s.Ranges = tt.ranges })
+		fleet.Edit(t, kc, pool, func() { pool.Spec.Ranges = tt.ranges })
 		says(t, pool, v1alpha1.PoolReady, metav1.ConditionTrue)
 		to := w.b
 		if from == w.b {
@@ -163,7 +163,7 @@ func TestLiveMigrationWhileThePoolIsEdited(t *testing.T) {
 		from, source = to, target
 	}
 	w.end(from, source)
-	remove(t, c)
+	fleet.Delete(t, kc, c)
 	w.nothingGranted(10 * time.Second)
 }
 
@@ -216,7 +216,7 @@ func TestClaimDeletedWhileItsPodRuns(t *testing.T) {
 	want := allocated(t, c)
 	pod := w.pod(w.a, "deleted", "deleted", "")
 	w.same(w.a, pod, want)
-	remove(t, c)
+	fleet.Delete(t, kc, c)
 	// Another claim must get the other address, a third none.
 	if got := allocated(t, w.claim("second")); slices.Equal(got, want) {
 		t.Fatalf("%v given away under a running pod", got)
@@ -241,12 +241,12 @@ func TestClaimDeletedWhileItsPodRuns(t *testing.T) {
 func TestWrongNetworkOrInterface(t *testing.T) {
 	w := newWorld(t, "mismatch", "default", "10.44.0.0/24")
 	other := &ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "other-net"}, Spec: ipamclaims.IPAMClaimSpec{Network: "somebody-elses"}}
-	create(t, other)
+	fleet.Create(t, kc, other)
 	forceStatus(t, other, "192.0.2.9/24")
 	_, err := w.a.Insist(w.pod(w.a, "net", "other-net", ""))
 	wantCode(t, err, agent.CodeClaimRefused, `is of network "somebody-elses"`)
 	wrong := &ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "wrong-if"}, Spec: ipamclaims.IPAMClaimSpec{Network: "mismatch", Interface: "net7"}}
-	create(t, wrong)
+	fleet.Create(t, kc, wrong)
 	allocated(t, wrong)
 	_, err = w.a.Insist(w.pod(w.a, "if", "wrong-if", ""))
 	wantCode(t, err, agent.CodeClaimRefused, `interface "net7"`)
@@ -339,7 +339,7 @@ func TestClaimWithTheAPIAway(t *testing.T) {
 	if err := cp.ResumeAPIServer(); err != nil {
 		t.Fatal(err)
 	}
-	remove(t, c)
+	fleet.Delete(t, kc, c)
 	w.nothingGranted(30 * time.Second)
 }
 
@@ -383,7 +383,7 @@ func TestSameNamesAgainAndAgain(t *testing.T) {
 		w.end(node, ordinary)
 		w.end(node, claimed)
 	}
-	remove(t, c)
+	fleet.Delete(t, kc, c)
 	w.nothingGranted(10 * time.Second)
 }
 
@@ -402,8 +402,8 @@ func TestGarbageIsFreed(t *testing.T) {
 		t.Fatal(err)
 	}
 	pod := podOf(gone)
-	remove(t, pod)
-	remove(t, c)
+	fleet.Delete(t, kc, pod)
+	fleet.Delete(t, kc, c)
 	w.nothingGranted(20 * time.Second)
 	w.same(w.a, alive, kept)
 	leases, err := api.LeasesOfNode(t.Context(), protocol.NodeName(w.a.Name))

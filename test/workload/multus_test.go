@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenure-ipam/tenure/ipam/kube"
+	"github.com/tenure-ipam/tenure/test/fleet"
 	"github.com/tenure-ipam/tenure/test/programs"
 )
 
@@ -35,7 +36,7 @@ func TestStockMultusHonoursClaimsAndAddresses(t *testing.T) {
 		},
 		Spec: corev1.PodSpec{NodeName: w.a.Name, Containers: []corev1.Container{{Name: "c", Image: "none"}}},
 	}
-	create(t, pod)
+	fleet.Create(t, kc, pod)
 	list, err := libcni.NetworkConfFromBytes(fmt.Appendf(nil, `{"cniVersion": "1.0.0", "name": "multus", "plugins": [
 		{"type": "tenure", "capabilities": {"ips": true}, "ipam": {"type": "tenure", "pool": "multus", "socket": %q}}]}`, w.a.Socket()))
 	if err != nil {

@@ -46,7 +46,7 @@ func newWorld(t *testing.T, name, namespace string, cidrs ...string) *world {
 // newWorldOf is newWorld with these ranges.
 func newWorldOf(t *testing.T, name, namespace string, ranges ...v1alpha1.Range) *world {
 	t.Helper()
-	create(t, &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPPoolSpec{Ranges: ranges}})
+	fleet.Create(t, kc, &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPPoolSpec{Ranges: ranges}})
 	f := fleet.New(t, cp.Config())
 	w := &world{t: t, name: name, fleet: f}
 	w.define(namespace, "definition-of-"+name)
@@ -57,7 +57,7 @@ func newWorldOf(t *testing.T, name, namespace string, ranges ...v1alpha1.Range) 
 // define makes a definition of the network.
 func (w *world) define(namespace, definition string) {
 	w.t.Helper()
-	create(w.t, &nad.NetworkAttachmentDefinition{
+	fleet.Create(w.t, kc, &nad.NetworkAttachmentDefinition{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: definition},
 		Spec: nad.NetworkAttachmentDefinitionSpec{Config: fmt.Sprintf(
 			`{"cniVersion":"1.1.0","name":%q,"type":"bridge","allowPersistentIPs":true,"ipam":{"type":"tenure","pool":%q}}`, w.name, w.name)},
@@ -74,20 +74,6 @@ func (w *world) waitUpTo(wait time.Duration) {
 	}
 }
 
-func create(t *testing.T, o client.Object) {
-	t.Helper()
-	if err := kc.Create(t.Context(), o); err != nil {
-		t.Fatalf("create %T %s: %v", o, o.GetName(), err)
-	}
-}
-
-func remove(t *testing.T, o client.Object) {
-	t.Helper()
-	if err := kc.Delete(t.Context(), o, client.GracePeriodSeconds(0)); err != nil {
-		t.Fatalf("delete %T %s: %v", o, o.GetName(), err)
-	}
-}
-
 // claim makes a claim of the network, as a workload's controller does.
 func (w *world) claim(name string, owners ...metav1.OwnerReference) *ipamclaims.IPAMClaim {
 	w.t.Helper()
@@ -95,7 +81,7 @@ func (w *world) claim(name string, owners ...metav1.OwnerReference) *ipamclaims.
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, OwnerReferences: owners},
 		Spec:       ipamclaims.IPAMClaimSpec{Network: w.name},
 	}
-	create(w.t, c)
+	fleet.Create(w.t, kc, c)
 	return c
 }
 
@@ -115,7 +101,7 @@ func statefulSet(t *testing.T, name string) metav1.OwnerReference {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
 		Spec:       appsv1.StatefulSetSpec{ServiceName: name, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template(labels)},
 	}
-	create(t, o)
+	fleet.Create(t, kc, o)
 	return *metav1.NewControllerRef(o, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))
 }
 
@@ -127,7 +113,7 @@ func replicaSet(t *testing.T, name string) metav1.OwnerReference {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
 		Spec:       appsv1.ReplicaSetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template(labels)},
 	}
-	create(t, o)
+	fleet.Create(t, kc, o)
 	return *metav1.NewControllerRef(o, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))
 }
 
@@ -154,7 +140,7 @@ func (w *world) pod(n *fleet.Node, name, claim, extra string, owners ...metav1.O
 		},
 		Spec: corev1.PodSpec{NodeName: n.Name, Containers: []corev1.Container{{Name: "c", Image: "none"}}},
 	}
-	create(w.t, pod)
+	fleet.Create(w.t, kc, pod)
 	i := fleet.Interface{
 		Network: w.name, IfName: "net1", Namespace: "default", Pod: name, PodUID: string(pod.UID),
 		IPAM: map[string]any{"type": "tenure", "pool": w.name},
@@ -186,7 +172,7 @@ func (w *world) end(n *fleet.Node, i fleet.Interface) {
 	if err := os.Remove(i.Netns); err != nil {
 		w.t.Fatal(err)
 	}
-	remove(w.t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: i.Namespace, Name: i.Pod}})
+	fleet.Delete(w.t, kc, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: i.Namespace, Name: i.Pod}})
 }
 
 // add is an ADD that must succeed.

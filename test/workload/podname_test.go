@@ -39,7 +39,7 @@ func TestClaimsByPodName(t *testing.T) {
 	set := operated("PodSet", "byname")
 	theirs := w.named("byname-2")
 	theirs.OwnerReferences, theirs.Spec.Network = []metav1.OwnerReference{operated("Database", "main")}, w.name
-	create(t, theirs)
+	fleet.Create(t, kc, theirs)
 	mine := w.claim("byname-1." + w.definition())
 	early := allocated(t, mine)
 
@@ -81,7 +81,7 @@ func TestClaimsByPodName(t *testing.T) {
 // before. That claim keeps its address, and is used again when the machine comes back.
 func TestMachineMovesToAnotherNetwork(t *testing.T) {
 	w := newWorld(t, "moves", "default", "10.86.0.0/24")
-	create(t, &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: "moved"}, Spec: v1alpha1.IPPoolSpec{Ranges: []v1alpha1.Range{{CIDR: "10.87.0.0/24"}}}})
+	fleet.Create(t, kc, &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: "moved"}, Spec: v1alpha1.IPPoolSpec{Ranges: []v1alpha1.Range{{CIDR: "10.87.0.0/24"}}}})
 	to := &world{t: t, name: "moved", fleet: w.fleet, a: w.a, b: w.b}
 	to.define("default", to.definition())
 	vm, vmi := owner("VirtualMachine", "vm-moves"), owner("VirtualMachineInstance", "vm-moves")
@@ -92,7 +92,7 @@ func TestMachineMovesToAnotherNetwork(t *testing.T) {
 		},
 		Spec: ipamclaims.IPAMClaimSpec{Network: w.name},
 	}
-	create(t, c)
+	fleet.Create(t, kc, c)
 	first := allocated(t, c)
 	launch := func(in *world, n *fleet.Node, name string) fleet.Interface {
 		pod := in.pod(n, name, c.Name, "", vmi)

@@ -42,20 +42,8 @@ func brief(t *testing.T) *fleet.Fleet {
 func newPool(t *testing.T, name, domain string, ranges ...v1alpha1.Range) *v1alpha1.IPPool {
 	t.Helper()
 	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPPoolSpec{Domain: domain, Ranges: ranges}}
-	create(t, p)
+	fleet.Create(t, kc, p)
 	return p
-}
-
-// edit changes a pool's spec.
-func edit(t *testing.T, p *v1alpha1.IPPool, change func(*v1alpha1.IPPoolSpec)) {
-	t.Helper()
-	eventually(t, 10*time.Second, func() error {
-		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
-			return err
-		}
-		change(&p.Spec)
-		return kc.Update(t.Context(), p)
-	})
 }
 
 // says waits until a pool has a condition of this status whose message has words.
@@ -234,7 +222,7 @@ func TestReshapedUnderLoad(t *testing.T) {
 		busy()
 		spec := v1alpha1.IPPoolSpec{Ranges: append([]v1alpha1.Range{step.to}, step.more...)}
 		had.add(t, spec) // from now on a node may know it
-		edit(t, p, func(s *v1alpha1.IPPoolSpec) { s.Ranges = spec.Ranges })
+		fleet.Edit(t, kc, p, func() { p.Spec.Ranges = spec.Ranges })
 		for _, n := range nodes {
 			heard(t, n, pool, step.probe, step.may)
 		}
@@ -279,7 +267,7 @@ func TestRangeMovedBetweenPools(t *testing.T) {
 	pod := static(from.Name, "pod", "10.61.0.200")
 	its := w.add(a, pod)
 
-	edit(t, from, func(s *v1alpha1.IPPoolSpec) { s.Ranges[0].End = "10.61.0.127" })
+	fleet.Edit(t, kc, from, func() { from.Spec.Ranges[0].End = "10.61.0.127" })
 	to := newPool(t, "moved-to", domain, v1alpha1.Range{CIDR: "10.61.0.0/24", Start: "10.61.0.128"})
 	says(t, to, v1alpha1.PoolReady, metav1.ConditionFalse, "leases of pool moved-from", "node moved-a")
 	b.Refused(t, static(to.Name, "early", "10.61.0.200"), to.Name)
@@ -295,7 +283,7 @@ func TestRangeMovedBetweenPools(t *testing.T) {
 	free := newPool(t, "moved-free", "", v1alpha1.Range{CIDR: "10.62.0.0/24"})
 	says(t, free, v1alpha1.PoolReady, metav1.ConditionTrue)
 	w.add(a, static(free.Name, "free", "10.62.0.200"))
-	edit(t, free, func(s *v1alpha1.IPPoolSpec) { s.Ranges[0].End = "10.62.0.127" })
+	fleet.Edit(t, kc, free, func() { free.Spec.Ranges[0].End = "10.62.0.127" })
 	next := newPool(t, "moved-next", "", v1alpha1.Range{CIDR: "10.62.0.0/24", Start: "10.62.0.128"})
 	says(t, next, v1alpha1.PoolOverlapping, metav1.ConditionTrue, "leases of moved-free", "spec.domain")
 	says(t, next, v1alpha1.PoolReady, metav1.ConditionTrue)
@@ -314,7 +302,7 @@ func TestDeletedInUseAndMadeAgain(t *testing.T) {
 	pod := plain(p.Name, "pod")
 	its := w.add(a, pod)
 
-	remove(t, p)
+	fleet.Delete(t, kc, p)
 	says(t, p, v1alpha1.PoolReady, metav1.ConditionFalse, "node made-a (")
 	keeps := func() {
 		t.Helper()
@@ -356,7 +344,7 @@ func TestBlockSizeChangedInUse(t *testing.T) {
 	w := &world{t: t, fleet: f}
 	pod := plain(p.Name, "pod")
 	its := w.add(a, pod)
-	edit(t, p, func(s *v1alpha1.IPPoolSpec) { s.BlockSize = new(int32(16)) })
+	fleet.Edit(t, kc, p, func() { p.Spec.BlockSize = new(int32(16)) })
 	says(t, p, "BlockSizePending", metav1.ConditionTrue, "16 IPv4")
 	other := plain(p.Name, "other")
 	w.add(b, other) // the pool works on
@@ -400,7 +388,7 @@ func TestBlockSizeChangedInUse(t *testing.T) {
 func TestClaimsGetWhatNodesCede(t *testing.T) {
 	w := newWorld(t, "ceded", "default", "10.65.0.0/28")
 	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: w.name}}
-	edit(t, p, func(s *v1alpha1.IPPoolSpec) { s.BlockSize = new(int32(4)) })
+	fleet.Edit(t, kc, p, func() { p.Spec.BlockSize = new(int32(4)) })
 	eventually(t, 20*time.Second, func() error {
 		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
 			return err

@@ -15,6 +15,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/workload"
 	"github.com/tenure-ipam/tenure/claims"
 	"github.com/tenure-ipam/tenure/ipam/kube"
+	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
 // requesting makes a claim that asks for addresses by name.
@@ -24,7 +25,7 @@ func (w *world) requesting(name, addrs string) *ipamclaims.IPAMClaim {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Annotations: map[string]string{workload.AnnotationRequested: addrs}},
 		Spec:       ipamclaims.IPAMClaimSpec{Network: w.name},
 	}
-	create(w.t, c)
+	fleet.Create(w.t, kc, c)
 	return c
 }
 
@@ -105,7 +106,7 @@ func TestRequestedAddressIsTaken(t *testing.T) {
 	if len(other.Status.IPs) != 1 || other.Status.IPs[0] != before {
 		t.Errorf("a later edit has moved %s to %v", before, other.Status.IPs)
 	}
-	remove(t, first)
+	fleet.Delete(t, kc, first)
 	if got := allocated(t, second); got[0] != had {
 		t.Errorf("when the claim is gone: %v; want %v", got, had)
 	}

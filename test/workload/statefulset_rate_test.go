@@ -63,7 +63,7 @@ func servedClaims(t *testing.T, name, cidr string) time.Duration {
 		t.Fatal(err)
 	}
 	took := time.Since(began)
-	remove(t, k.obj)
+	fleet.Delete(t, kc, k.obj)
 	if err := kc.DeleteAllOf(t.Context(), &ipamclaims.IPAMClaim{}, client.InNamespace("default"), client.MatchingLabels{workload.LabelSet: name}); err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/workload"
 	"github.com/tenure-ipam/tenure/ipam/kube"
+	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
 // TestStatefulSetsClaimsWithoutAddresses: of a range that is no part of the pool no claim is made,
@@ -61,7 +62,7 @@ func TestStatefulSetsClaimsWithoutAddresses(t *testing.T) {
 	set("second", 2, "10.78.0.3-10.78.0.4")
 	allocated(t, claim("second", 1))
 	refused(second, "RequestedIPsTaken", "claim default/"+claim("first", 1).Name)
-	remove(t, first)
+	fleet.Delete(t, kc, first)
 	if ips := allocated(t, second); ips[0].Addr().String() != "10.78.0.3" {
 		t.Errorf("claim %s has %v; want the address that came free", second.Name, ips)
 	}

@@ -45,7 +45,7 @@ func (w *world) keeper(replicas int32, annotations map[string]string, change ...
 	for _, c := range change {
 		c(o)
 	}
-	create(w.t, o)
+	fleet.Create(w.t, kc, o)
 	return &keeper{w, o}
 }
 
@@ -122,7 +122,7 @@ func (w *world) podWith(n *fleet.Node, name string, annotations map[string]strin
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, OwnerReferences: owners, Annotations: annotations},
 		Spec:       corev1.PodSpec{NodeName: n.Name, Containers: []corev1.Container{{Name: "c", Image: "none"}}},
 	}
-	create(w.t, pod)
+	fleet.Create(w.t, kc, pod)
 	return w.sandboxed(fleet.Interface{
 		Network: w.name, IfName: "net1", Namespace: "default", Pod: name, PodUID: string(pod.UID), IPAM: map[string]any{"type": "tenure", "pool": w.name},
 	})
@@ -214,7 +214,7 @@ func TestStatefulSetKeepsItsAddresses(t *testing.T) {
 	}
 	round(w.b, w.a, 2, 1)
 	k.scale(3)
-	remove(t, k.obj)
+	fleet.Delete(t, kc, k.obj)
 	k.obj = w.keeper(5, nil).obj
 	k.claims(0, 1, 2, 3, 4)
 	same("after it was made again")
@@ -276,7 +276,7 @@ func TestStatefulSetsClaimsAreKeptAsVolumesAre(t *testing.T) {
 	// Deleted with the set, which takes the pods' place as owner.
 	k.retain("whenDeleted=Delete,whenScaled=Delete")
 	k.owner(0, "StatefulSet volumes")
-	remove(t, k.obj)
+	fleet.Delete(t, kc, k.obj)
 	k.claims()
 	w.nothingGranted(10 * time.Second)
 }
@@ -323,11 +323,11 @@ func TestClaimsThatAreThereAlready(t *testing.T) {
 	}
 	said(t, "StatefulSet", w.name, "ClaimTaken", "it belongs to Database main")
 	k.owner(1, "Database main")
-	remove(t, theirs)
+	fleet.Delete(t, kc, theirs)
 	k.scale(4) // looks again at once, and not in half a minute
 	k.claims(0, 1, 2, 3)
 	// One that a person deletes is made again.
-	remove(t, k.claim(0))
+	fleet.Delete(t, kc, k.claim(0))
 	k.claims(0, 1, 2, 3)
 }
 
@@ -351,7 +351,7 @@ func TestWrongWordsOfAStatefulSet(t *testing.T) {
 			if err := kc.List(t.Context(), &list, client.MatchingLabels{workload.LabelSet: k.obj.Name}); err != nil || len(list.Items) > 0 {
 				t.Errorf("%d claims, %v; want none", len(list.Items), err)
 			}
-			remove(t, k.obj)
+			fleet.Delete(t, kc, k.obj)
 		})
 	}
 }
@@ -455,7 +455,7 @@ func TestMoreReplicasThanPods(t *testing.T) {
 		t.Fatal(err)
 	}
 	counted(1001)
-	remove(t, k.obj)
+	fleet.Delete(t, kc, k.obj)
 	if err := kc.DeleteAllOf(t.Context(), &ipamclaims.IPAMClaim{}, client.InNamespace("default"), client.MatchingLabels{workload.LabelSet: w.name}); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,64 @@
+package fleet
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+var serial atomic.Int64
+
+// Unique returns a name that no other test has.
+func Unique(prefix string) string { return fmt.Sprintf("%s-%d", prefix, serial.Add(1)) }
+
+// Create creates an object, and returns it.
+func Create[O client.Object](t testing.TB, kc client.Client, o O) O {
+	t.Helper()
+	if err := kc.Create(t.Context(), o); err != nil {
+		t.Fatalf("create %T %s: %v", o, o.GetName(), err)
+	}
+	return o
+}
+
+// Delete deletes an object at once: a pod gets no grace period.
+func Delete(t testing.TB, kc client.Client, o client.Object) {
+	t.Helper()
+	if err := kc.Delete(t.Context(), o, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatalf("delete %T %s: %v", o, o.GetName(), err)
+	}
+}
+
+// Edit reads an object and changes it, whoever else writes it.
+func Edit(t testing.TB, kc client.Client, o client.Object, change func()) {
+	t.Helper()
+	if err := TryEdit(t, kc, o, change); err != nil {
+		t.Fatalf("edit %T %s: %v", o, o.GetName(), err)
+	}
+}
+
+// TryEdit is [Edit] with the API server's error.
+func TryEdit(t testing.TB, kc client.Client, o client.Object, change func()) error {
+	t.Helper()
+	if err := kc.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+		t.Fatal(err)
+	}
+	before := o.DeepCopyObject().(client.Object)
+	change()
+	return kc.Patch(t.Context(), o, client.MergeFrom(before))
+}
+
+// Gone waits until an object is deleted.
+func Gone(t testing.TB, kc client.Client, o client.Object, within time.Duration) {
+	t.Helper()
+	Eventually(t, within, func() error {
+		err := kc.Get(t.Context(), client.ObjectKeyFromObject(o), o)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("%T %s is still there, with finalizers %q: %w", o, o.GetName(), o.GetFinalizers(), err)
+	})
+}
