@@ -11,15 +11,10 @@ import (
 // open, has blocks of this size, and has addresses of this one. why is a sentence
 // for a person.
 func ConfirmLease(r LeaseRight, pool Pool, outcome Outcome) (ok bool, why string) {
+	if ok, why := ConfirmBar(r, pool, outcome); !ok {
+		return false, why
+	}
 	switch {
-	case outcome == NotFound:
-		return false, fmt.Sprintf("pool %s does not exist", r.Pool)
-	case pool.UID != r.PoolUID:
-		return false, fmt.Sprintf("pool %s was deleted and created again", r.Pool)
-	case pool.Deleting:
-		return false, fmt.Sprintf("pool %s is being deleted", r.Pool)
-	case pool.BlockBits(r.Block.Addr()) != r.Block.Bits():
-		return false, fmt.Sprintf("pool %s has other blocks than %v", r.Pool, r.Block)
 	case !pool.Open:
 		return false, fmt.Sprintf("pool %s is closed", r.Pool)
 	case pool.Edited:
