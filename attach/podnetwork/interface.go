@@ -9,23 +9,22 @@ import (
 // CheckVIFParameters checks the InterfaceParameters that a definition of VIFs names, as
 // [CheckParameters] does those of a PodNetwork.
 func CheckVIFParameters(at facts.Ref, s v1alpha1.InterfaceParametersSpec) error {
-	if pluginOf(s) == "" {
-		return Invalid("InterfaceParameters %s/%s: they are of a plugin that this version does not know", at.Namespace, at.Name)
-	}
-	if missing := lacks(s); missing != "" {
-		return Invalid("InterfaceParameters %s/%s: spec.%s is missing, which the plugin %s needs: make other InterfaceParameters, and name them", at.Namespace, at.Name, missing, pluginOf(s))
-	}
-	return nil
+	return check(at, s, "the plugin", ", and name them")
 }
 
 // CheckParameters checks the InterfaceParameters that a PodNetwork names: they must say where the
 // network leads. The error is a [*ParamsError].
 func CheckParameters(at facts.Ref, s v1alpha1.InterfaceParametersSpec) error {
+	return check(at, s, "a PodNetwork by the plugin", " and another PodNetwork")
+}
+
+// check checks InterfaceParameters, and says who needs what is missing, and what to make besides.
+func check(at facts.Ref, s v1alpha1.InterfaceParametersSpec, who, besides string) error {
 	if pluginOf(s) == "" {
 		return Invalid("InterfaceParameters %s/%s: they are of a plugin that this version does not know", at.Namespace, at.Name)
 	}
 	if missing := lacks(s); missing != "" {
-		return Invalid("InterfaceParameters %s/%s: spec.%s is missing, which a PodNetwork by the plugin %s needs: make other InterfaceParameters and another PodNetwork", at.Namespace, at.Name, missing, pluginOf(s))
+		return Invalid("InterfaceParameters %s/%s: spec.%s is missing, which %s %s needs: make other InterfaceParameters%s", at.Namespace, at.Name, missing, who, pluginOf(s), besides)
 	}
 	return nil
 }
