@@ -331,7 +331,7 @@ func (a *Agent) slots(ctx context.Context, add *addCall) ([]assign.Slot, error) 
 	pools, rules := map[string]assign.Pool{}, map[protocol.PoolName]access.Rule{}
 	for _, src := range add.conf.Sources {
 		name := protocol.PoolName(src.Pool)
-		_, known, err := a.ready(ctx, name)
+		known, err := a.ready(ctx, name)
 		if err != nil {
 			return nil, err
 		}

@@ -89,7 +89,7 @@ func (p *knownPool) leaseOf(addr netip.Addr) string {
 // been edited since the address was granted, so where they leave a doubt the leases decide.
 func (a *Agent) claimSource(ctx context.Context, c protocol.Claim, addr netip.Addr, conf *poolspec.Config, known map[string]*knownPool) (poolspec.Source, bool, error) {
 	shapeOf := func(pool string) (*allocator.Shape, error) {
-		_, k, err := a.ready(ctx, protocol.PoolName(pool))
+		k, err := a.ready(ctx, protocol.PoolName(pool))
 		if err != nil {
 			return nil, err
 		}

@@ -213,7 +213,7 @@ func (a *Agent) frozen(ctx context.Context, id protocol.StoreID) (f recovery.Fro
 	f.Locate = func(pool protocol.PoolName, x netip.Addr) (allocator.Range, bool) {
 		ctx, cancel := context.WithTimeout(ctx, readBackWait)
 		defer cancel()
-		_, known, err := a.ready(ctx, pool)
+		known, err := a.ready(ctx, pool)
 		if err != nil {
 			return allocator.Range{}, false
 		}

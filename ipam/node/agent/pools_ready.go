@@ -18,10 +18,9 @@ type notReadyError struct {
 func (e *notReadyError) Error() string { return fmt.Sprintf("pool %s %s", e.Pool, e.Why) }
 
 // ready returns pool name once it can be used, waiting until ctx ends.
-func (a *Agent) ready(ctx context.Context, name protocol.PoolName) (*pool, *knownPool, error) {
-	p := a.pool(name)
-	known, _, err := p.until(ctx, unready)
-	return p, known, err
+func (a *Agent) ready(ctx context.Context, name protocol.PoolName) (*knownPool, error) {
+	known, _, err := a.pool(name).until(ctx, unready)
+	return known, err
 }
 
 // until waits until nothing stands against p by the word of against, which it asks

@@ -417,7 +417,7 @@ func TestPoolThatCannotBeRead(t *testing.T) {
 			if a.hear(ctx, p, heard, true) == nil {
 				t.Fatal("the pool is taken over")
 			}
-			_, _, err := a.ready(ctx, "lan")
+			_, err := a.ready(ctx, "lan")
 			if !is[*notReadyError](err) || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("%v; want %q", err, tt.want)
 			}
