@@ -133,20 +133,19 @@ func (m *maker) selections() []npwg.Selection {
 
 // version returns by which version's rules an element of a definition is read.
 func (m *maker) version(namespace, name string) npwg.Version {
-	d, _ := m.definition(facts.Ref{Namespace: namespace, Name: name})
-	return npwg.VersionOf(d.Annotations, m.config.Version)
+	return npwg.VersionOf(m.definition(facts.Ref{Namespace: namespace, Name: name}).Annotations, m.config.Version)
 }
 
-func (m *maker) definition(ref facts.Ref) (facts.Definition, bool) {
+func (m *maker) definition(ref facts.Ref) facts.Definition {
 	i := slices.IndexFunc(m.answer.Networks, func(d facts.Definition) bool { return d.Ref == ref })
 	if i < 0 {
 		why := "the agent says nothing of it"
 		if len(m.answer.Networks) >= maxWanted {
 			why = fmt.Sprintf("the pod names more than %d definitions, and no others are looked up", maxWanted)
 		}
-		return facts.Definition{Ref: ref, Missing: why}, false
+		return facts.Definition{Ref: ref, Missing: why}
 	}
-	return m.answer.Networks[i], true
+	return m.answer.Networks[i]
 }
 
 // addSelected plans element i of the annotation.
@@ -176,7 +175,7 @@ func (m *maker) addSelected(i int, sel npwg.Selection) {
 // if the pod cannot have it, and then it has said why. Definitions of the namespaces in global
 // are for everybody.
 func (m *maker) findSelected(where string, ref facts.Ref, global []string) (d facts.Definition, l *list) {
-	d, _ = m.definition(ref)
+	d = m.definition(ref)
 	if why := m.whyForbidden(d, global...); why != "" { // first: what exists elsewhere is not the pod's business
 		m.fail(where, ref.String(), why, howToAllow)
 		return d, nil

@@ -145,7 +145,7 @@ func (m *maker) resolve(s Source) (*list, facts.Definition, error) {
 		return l, none, err
 	}
 	ref, _ := m.config.ref(s)
-	d, _ := m.definition(ref)
+	d := m.definition(ref)
 	if d.Missing == "" {
 		l, err := m.listOf(d)
 		return l, d, err

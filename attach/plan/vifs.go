@@ -40,7 +40,7 @@ func (m *maker) nameVIFs(selections []npwg.Selection) {
 func (m *maker) addVIF(where string, sel npwg.Selection, v facts.VIF) {
 	ref := facts.Ref{Namespace: sel.Namespace, Name: sel.Name}
 	m.take(where, ref.String(), sel.Interface)
-	selected, _ := m.definition(ref)
+	selected := m.definition(ref)
 	missing := Step{Name: ref.String(), IfName: sel.Interface, Claim: v.Claim}
 	if why := m.whyForbidden(selected, m.config.GlobalNamespaces...); why != "" {
 		m.fail(where, ref.String(), why, howToAllow)
@@ -80,7 +80,7 @@ func (m *maker) addVIF(where string, sel npwg.Selection, v facts.VIF) {
 // its annotation must say; empty: anything. l is nil if it cannot be used, and then it has said
 // why.
 func (m *maker) findMade(where, network string, ref facts.Ref, madeFor string) (d facts.Definition, l *list) {
-	d, _ = m.definition(ref)
+	d = m.definition(ref)
 	if d.Missing != "" {
 		m.addFault(&Error{
 			Where: where, Network: network, Why: d.Missing, Later: true,
