@@ -32,7 +32,7 @@ func plain(raw json.RawMessage) (*types100.Result, bool) {
 	ok := members(raw, func(key string, v json.RawMessage) bool {
 		switch key {
 		case "cniVersion":
-			return text(v, &r.CNIVersion)
+			return plainjson.TextTo(v, &r.CNIVersion)
 		case "interfaces":
 			return list(v, &r.Interfaces, readInterface)
 		case "ips":
@@ -51,17 +51,17 @@ func readInterface(raw json.RawMessage, i *types100.Interface) bool {
 	return members(raw, func(key string, v json.RawMessage) bool {
 		switch key {
 		case "name":
-			return text(v, &i.Name)
+			return plainjson.TextTo(v, &i.Name)
 		case "mac":
-			return text(v, &i.Mac)
+			return plainjson.TextTo(v, &i.Mac)
 		case "mtu":
 			return number(v, &i.Mtu)
 		case "sandbox":
-			return text(v, &i.Sandbox)
+			return plainjson.TextTo(v, &i.Sandbox)
 		case "socketPath":
-			return text(v, &i.SocketPath)
+			return plainjson.TextTo(v, &i.SocketPath)
 		case "pciID":
-			return text(v, &i.PciID)
+			return plainjson.TextTo(v, &i.PciID)
 		}
 		return false
 	})
@@ -112,7 +112,7 @@ func readDNS(raw json.RawMessage, d *types.DNS) bool {
 		case "nameservers":
 			return texts(v, &d.Nameservers)
 		case "domain":
-			return text(v, &d.Domain)
+			return plainjson.TextTo(v, &d.Domain)
 		case "search":
 			return texts(v, &d.Search)
 		case "options":
@@ -164,19 +164,11 @@ func texts(raw json.RawMessage, to *[]string) bool {
 	*to = []string{}
 	for item := range plainjson.Items(raw) {
 		var s string
-		if !text(item, &s) {
+		if !plainjson.TextTo(item, &s) {
 			return false
 		}
 		*to = append(*to, s)
 	}
-	return true
-}
-
-func text(raw json.RawMessage, to *string) bool {
-	if raw[0] != '"' {
-		return false
-	}
-	*to = plainjson.Text(raw)
 	return true
 }
 
@@ -189,7 +181,7 @@ func number(raw json.RawMessage, to *int) bool {
 // network reads an address with its prefix length.
 func network(raw json.RawMessage, to *net.IPNet) bool {
 	var s string
-	if !text(raw, &s) {
+	if !plainjson.TextTo(raw, &s) {
 		return false
 	}
 	n, err := types.ParseCIDR(s)
@@ -202,7 +194,7 @@ func network(raw json.RawMessage, to *net.IPNet) bool {
 // address reads an address; an empty one is none.
 func address(raw json.RawMessage, to *net.IP) bool {
 	var s string
-	if !text(raw, &s) {
+	if !plainjson.TextTo(raw, &s) {
 		return false
 	}
 	if s == "" {

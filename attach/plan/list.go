@@ -107,7 +107,7 @@ func (l *list) addPlugin(text []byte) error {
 	}
 	// What is run is what has this very name. CNI's library also takes others, as "Type".
 	var kind string
-	if raw, ok := members["type"]; !ok || !plainText(raw, &kind) || kind != p.conf.Type {
+	if raw, ok := members["type"]; !ok || !plainjson.TextTo(raw, &kind) || kind != p.conf.Type {
 		return fmt.Errorf("type: it is %q, and a member whose name differs in case says %q; have one, with the name type", kind, p.conf.Type)
 	}
 	l.plugins = append(l.plugins, p)
@@ -143,11 +143,11 @@ func plainConf(members map[string]json.RawMessage) (conf types.PluginConf, ok bo
 	for key, v := range members {
 		switch key {
 		case "cniVersion":
-			ok = plainText(v, &conf.CNIVersion)
+			ok = plainjson.TextTo(v, &conf.CNIVersion)
 		case "name":
-			ok = plainText(v, &conf.Name)
+			ok = plainjson.TextTo(v, &conf.Name)
 		case "type":
-			ok = plainText(v, &conf.Type)
+			ok = plainjson.TextTo(v, &conf.Type)
 		case "capabilities":
 			conf.Capabilities, ok = plainTruths(v)
 		case "ipam":
@@ -169,18 +169,10 @@ func plainIPAM(raw json.RawMessage, to *types.IPAM) bool {
 		return false
 	}
 	for key, v := range plainjson.Members(raw) {
-		if strings.EqualFold(string(key), "type") && (string(key) != "type" || !plainText(v, &to.Type)) {
+		if strings.EqualFold(string(key), "type") && (string(key) != "type" || !plainjson.TextTo(v, &to.Type)) {
 			return false
 		}
 	}
-	return true
-}
-
-func plainText(raw json.RawMessage, to *string) bool {
-	if raw[0] != '"' {
-		return false
-	}
-	*to = plainjson.Text(raw)
 	return true
 }
 

@@ -62,10 +62,20 @@ func ReadList[T any](raw json.RawMessage, read func(json.RawMessage) (T, error))
 
 // ReadText reads a string.
 func ReadText[T ~string](raw json.RawMessage) (T, error) {
-	if at(raw, 0) != '"' {
+	var s string
+	if !TextTo(raw, &s) {
 		return "", fmt.Errorf("%.40q is not a string", raw)
 	}
-	return T(Text(raw)), nil
+	return T(s), nil
+}
+
+// TextTo reads a string into to, and reports whether raw is one.
+func TextTo(raw json.RawMessage, to *string) bool {
+	if at(raw, 0) != '"' {
+		return false
+	}
+	*to = Text(raw)
+	return true
 }
 
 // ReadTexts reads an object of strings; null is none.
