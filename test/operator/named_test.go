@@ -76,7 +76,7 @@ func TestExportShowsWhatItWouldSwitch(t *testing.T) {
 		Spec:       nad.NetworkAttachmentDefinitionSpec{Config: fmt.Sprintf(`{"cniVersion":"1.0.0","name":"pooled","type":"bridge","ipam":{"type":"tenure","pool":%q}}`, w.pool.Name)},
 	})
 	out := tenure(t, 0, "export", "--to", "whereabouts")
-	says(t, out, "in the way", "whereabouts needs a range", "definitions that stay as they are, since something is in the way: ")
+	says(t, out, "in the way", "has no range that whereabouts reads", "definitions that stay as they are, since something is in the way: ")
 	for _, word := range []string{"kind: NetworkAttachmentDefinition", "--apply switches these"} {
 		if strings.Contains(out, word) {
 			t.Errorf("it says %q of what cannot be switched: %s", word, out)
