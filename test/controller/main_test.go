@@ -3,7 +3,6 @@
 package controller_test
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"os"
@@ -63,8 +62,8 @@ func start(t testing.TB, change ...func(*controller.Config)) (stop func()) {
 	for _, f := range change {
 		f(&cfg)
 	}
-	var log bytes.Buffer
-	end, err := fleet.RunController(context.Background(), cfg, role, slog.New(slog.NewTextHandler(&locked{w: &log}, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	var log locked
+	end, err := fleet.RunController(context.Background(), cfg, role, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +76,7 @@ func start(t testing.TB, change ...func(*controller.Config)) (stop func()) {
 			t.Errorf("the controller ends with %v", err)
 		}
 		if t.Failed() {
-			t.Logf("the controller's log:\n%s", tail(log.String(), 8000))
+			t.Logf("the controller's log:\n%s", log.tail(8000))
 		}
 	}
 	t.Cleanup(stop)

@@ -24,23 +24,24 @@ import (
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
-// locked makes a buffer safe for several writers.
+// locked is a buffer for several writers. The zero value is ready.
 type locked struct {
-	mu sync.Mutex
-	w  *bytes.Buffer
+	mu  sync.Mutex
+	buf bytes.Buffer // guarded by mu
 }
 
 func (l *locked) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.w.Write(p)
+	return l.buf.Write(p)
 }
 
-func tail(s string, n int) string {
-	if len(s) > n {
-		return s[len(s)-n:]
-	}
-	return s
+// tail returns the last n bytes.
+func (l *locked) tail(n int) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	text := l.buf.String()
+	return text[max(0, len(text)-n):]
 }
 
 // pool makes an IPPool of these CIDRs.

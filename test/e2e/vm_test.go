@@ -131,6 +131,12 @@ func deleted(ctx context.Context, m machine, options ...client.DeleteOption) {
 // foreignFinalizer is that of somebody who holds an instance.
 const foreignFinalizer = "example.com/foreign"
 
+// release takes the finalizers off a machine's instance.
+func release(ctx context.Context, m machine) error {
+	let := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+	return kube.Patch(ctx, kubevirt.VMI(m.object.GetNamespace(), m.name, nil), let)
+}
+
 // foreground is how kubectl delete --cascade=foreground deletes.
 var foreground = client.PropagationPolicy(metav1.DeletePropagationForeground)
 
@@ -163,6 +169,8 @@ var _ = Describe("A virtual machine", Ordered, func() {
 		whole = s.machine(ctx, kubevirt.VM(s.namespace, "whole", networks))
 		halted = s.machine(ctx, kubevirt.VM(s.namespace, "halted", networks))
 		held = s.machine(ctx, kubevirt.VM(s.namespace, "held", networks, foreignFinalizer))
+		// Where its spec is not run.
+		DeferCleanup(func(ctx context.Context) error { return client.IgnoreNotFound(release(ctx, held)) })
 		instance = s.machine(ctx, kubevirt.VMI(s.namespace, "instance", networks))
 		alone = s.machine(ctx, kubevirt.VMI(s.namespace, "alone", networks))
 	})
@@ -209,8 +217,7 @@ var _ = Describe("A virtual machine", Ordered, func() {
 		}).Should(Succeed(), "the pod is gone, and the claim waits")
 		Consistently(func() (bool, error) { return held.isRecorded(ctx) }).WithTimeout(2 * time.Second).WithPolling(often).Should(BeTrue())
 		Expect(held.claimed(ctx)).To(Equal(held.address))
-		let := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
-		Expect(kube.Patch(ctx, kubevirt.VMI(s.namespace, held.name, nil), let)).To(Succeed())
+		Expect(release(ctx, held)).To(Succeed())
 		vanish(ctx, held)
 	})
 
