@@ -307,6 +307,10 @@ func (a *Agent) hostLocal(n protocol.HostLocal, within *netipx.IPSet, pods map[s
 		if !within.Contains(f.Addr) || known && !box.there {
 			continue
 		}
+		if f.Container == "" {
+			err = errors.Join(err, fmt.Errorf("host-local's files of network %s: that of %v names no container", n.Network, f.Addr))
+			continue
+		}
 		has = append(has, protocol.Sighting{Addr: f.Addr, Pod: box.pod, Sandbox: f.Container, Interface: f.IfName, Network: n.Network, IPAM: "host-local"})
 	}
 	return has, err

@@ -27,7 +27,10 @@ func (h cachingHost) Cached() ([]cniresults.Entry, []*cniresults.FileError, erro
 	return h.cached, h.damaged, nil
 }
 func (cachingHost) There(string) bool { return true }
-func (cachingHost) HostLocal(_, dataDir string) ([]HostLocalFile, error) {
+func (cachingHost) HostLocal(network, dataDir string) ([]HostLocalFile, error) {
+	if network == "torn" {
+		return []HostLocalFile{{Addr: netip.MustParseAddr("10.0.0.7")}}, nil
+	}
 	if dataDir == "/srv/nfs" {
 		return nil, errors.New("/srv/nfs: permission denied")
 	}
@@ -107,6 +110,10 @@ func TestReportsWhatItCannotSee(t *testing.T) {
 	}
 	if !slices.Equal(got, want) || r.Unread != "" {
 		t.Errorf("it reports %q; want %q", got, want)
+	}
+	r = a.report(t.Context(), protocol.Look{ID: "1", Ranges: []string{"10.0.0.0-10.0.0.31"}, HostLocal: []protocol.HostLocal{{Network: "torn"}}})
+	if last := len(r.Unseen) - 1; len(r.Has) > 0 || last < 0 || r.Unseen[last].Why != "host-local's files of network torn: that of 10.0.0.7 names no container" {
+		t.Errorf("of a file that names no container it reports %+v", r)
 	}
 	if r := a.report(t.Context(), protocol.Look{ID: "1", Ranges: []string{"nonsense"}}); r.Unread == "" {
 		t.Errorf("of a question that does not read it reports %+v", r)
