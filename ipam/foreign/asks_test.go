@@ -26,6 +26,12 @@ func TestPending(t *testing.T) {
 	if _, _, found := weighed(p, facts); found.Stage != StagePods || !strings.HasSuffix(found.Why, ": ns/hangs") {
 		t.Errorf("stage %d, %q; want that it waits for pod hangs", found.Stage, found.Why)
 	}
+	facts.Reports["n2"] = protocol.Report{Asking: []protocol.UID{"hangs"}}
+	facts.Agents["n2"] = true
+	p.Opening = true // every node is asked
+	if _, _, found := weighed(p, facts); found.Stage != StagePods {
+		t.Errorf("stage %d, %q; want that another node's word on pod hangs does not count", found.Stage, found.Why)
+	}
 	p.Since = now.Add(-sandboxWithin - time.Second)
 	if _, _, found := weighed(p, facts); found.Stage != StageClear {
 		t.Errorf("stage %d, %q after %v", found.Stage, found.Why, sandboxWithin)

@@ -79,8 +79,14 @@ func Gather(f Facts) *Evidence {
 		e.known[f.Definitions[i].String()] = &f.Definitions[i]
 	}
 	for i := range f.Pods {
+		e.pods[f.Pods[i].UID] = &f.Pods[i]
+	}
+	for i := range f.Pods {
 		p := &f.Pods[i]
-		e.pods[p.UID], e.pods[p.uid()], e.byName[p.String()] = p, p, p
+		if other := e.pods[p.Runtime]; other != nil && other.UID == p.Runtime && other != p {
+			p.Runtime = "" // it passes for the mirror of another pod
+		}
+		e.pods[p.uid()], e.byName[p.String()] = p, p
 		for _, s := range p.Shows {
 			for _, a := range s.Addrs {
 				e.add(claim{a, p, byStatus, s.Definition, fmt.Sprintf("the status of pod %s shows it on %s", p, s.Interface)})
@@ -140,6 +146,10 @@ func (e *Evidence) report(node protocol.NodeName, r protocol.Report) protocol.Re
 		case pod == nil: // it is gone, or the runtime does not tell: its sandbox is there
 			pod = stray(node, s)
 			strays[pod.UID] = true
+			if !pod.nameable() {
+				r.Unread = fmt.Sprintf("it reports that %v is of a sandbox that it does not name", s.Addr)
+				continue
+			}
 		case pod.Node != node:
 			continue
 		}
@@ -171,8 +181,8 @@ func (e *Evidence) at(first, last netip.Addr) []claim {
 
 // says returns what a node's agent has answered of a pool, and why that is not whole.
 func (e *Evidence) says(node protocol.NodeName, p *Pool, files map[protocol.HostLocal]bool) (r protocol.Report, partly string, answered bool) {
-	r, answered = e.Reports[node]
-	if !answered || e.Asked != nil && !e.Asked[node][p.Name] {
+	r = e.Reports[node]
+	if !e.asked(node, p.Name) {
 		return r, "", false
 	}
 	partly = r.Unread
@@ -257,8 +267,9 @@ func (e *Evidence) Unclaimed(kept []Bar) []Bar {
 }
 
 // Ended returns those of kept that nobody has any more, as far as this look tells: nobody is said
-// to have them, and the pod's node says that nothing of the pod runs there, or counts as dead. Of
-// what is kept for several pods the agents of all nodes have to say what they have.
+// to have them, and the pod's node, asked of the pool, says that nothing of the pod runs there, or
+// counts as dead. Of what is kept for several pods the agents of all nodes have to say what they
+// have.
 func (e *Evidence) Ended(kept []Bar, dead func(Bar) bool) (ended []Bar) {
 	running := map[protocol.NodeName]map[protocol.UID]bool{}
 	for node, r := range e.Reports {
@@ -270,21 +281,44 @@ func (e *Evidence) Ended(kept []Bar, dead func(Bar) bool) (ended []Bar) {
 			running[node][protocol.UID(s.Sandbox)] = true
 		}
 	}
-	all := true
-	for node := range e.Agents {
-		all = all && e.saysAll(node)
-	}
 	for _, b := range e.Unclaimed(kept) {
-		of := b.To.Node
-		if b.To.UID == protocol.SeveralPods && all || b.To.UID != protocol.SeveralPods && (dead(b) || e.saysAll(of) && !running[of][b.To.UID]) {
+		over := true
+		if b.To.UID != protocol.SeveralPods {
+			over = dead(b) || e.saysAll(b.To.Node, b.Pool) && !running[b.To.Node][b.To.UID]
+		} else {
+			for node := range e.Agents {
+				over = over && e.saysAll(node, b.Pool)
+			}
+		}
+		if over {
 			ended = append(ended, b)
 		}
 	}
 	return ended
 }
 
-// saysAll reports whether a node's agent has answered, and could read all that there is.
-func (e *Evidence) saysAll(node protocol.NodeName) bool {
-	r, answered := e.Reports[node]
-	return answered && r.Unread == "" && len(r.Unseen) == 0
+// asked reports whether a node's agent has answered a question of a pool.
+func (e *Evidence) asked(node protocol.NodeName, pool protocol.PoolName) bool {
+	_, answered := e.Reports[node]
+	return answered && (e.Asked == nil || e.Asked[node][pool])
+}
+
+// saysAll reports whether a node's agent has answered of a pool, and could read all that there is.
+func (e *Evidence) saysAll(node protocol.NodeName, pool protocol.PoolName) bool {
+	r := e.Reports[node]
+	return e.asked(node, pool) && r.Unread == "" && len(r.Unseen) == 0
+}
+
+// Heard reports whether the nodes that know of it were asked what has become of something kept, and
+// have answered. It has not ended, then, if [Evidence.Ended] does not say so.
+func (e *Evidence) Heard(b Bar) bool {
+	if b.To.UID != protocol.SeveralPods {
+		return e.asked(b.To.Node, b.Pool)
+	}
+	for node := range e.Agents {
+		if !e.asked(node, b.Pool) {
+			return false
+		}
+	}
+	return true
 }

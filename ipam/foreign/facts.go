@@ -94,6 +94,13 @@ func (p Pod) uid() protocol.UID {
 	return p.UID
 }
 
+// nameable reports whether a lease can name p as a grantee: what names p may be a text that others
+// have written.
+func (p Pod) nameable() bool {
+	uid := p.uid()
+	return uid != "" && uid != protocol.SeveralPods && len(uid) <= 64 && p.Name != "" && len(p.Name) <= 253 && len(p.Namespace) <= 63
+}
+
 // grantee returns p as whom an address is kept for.
 func (p Pod) grantee() protocol.Grantee {
 	return protocol.Grantee{Kind: protocol.GranteePod, UID: p.uid(), Namespace: p.Namespace, Name: p.Name, Node: p.Node}

@@ -15,6 +15,9 @@ import (
 // ReadPod reads what a look needs of a pod.
 func ReadPod(o *corev1.Pod) Pod {
 	p := Pod{PodRef: kube.PodRefOf(o), Runtime: kube.MirrorOf(o), Node: protocol.NodeName(o.Spec.NodeName)}
+	if !p.nameable() {
+		p.Runtime = "" // no kubelet has written that
+	}
 	for _, c := range o.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
 			p.Bound = c.LastTransitionTime.Time

@@ -282,22 +282,18 @@ func (w *weighing) used() bool {
 // judge says what the pool waits for, as far as the look tells.
 func (w *weighing) judge(f *Finding, pending []*Pod) {
 	var unread []string
-	asking := map[protocol.UID]bool{}
 	for _, node := range slices.Sorted(maps.Keys(w.asks)) {
-		r, partly, answered := w.says(node, w.Pool, w.files)
+		_, partly, answered := w.says(node, w.Pool, w.files)
 		switch {
 		case !answered:
 			f.Silent = append(f.Silent, node)
 		case partly != "" && !w.TrustStatus:
 			unread = append(unread, fmt.Sprintf("node %s: %s", node, partly))
 		}
-		for _, uid := range r.Asking {
-			asking[uid] = true
-		}
 	}
 	var pods []string
 	for _, p := range pending {
-		if !asking[p.uid()] {
+		if !slices.Contains(w.Reports[p.Node].Asking, p.uid()) { // another node's word is none
 			pods = append(pods, p.String())
 		}
 	}

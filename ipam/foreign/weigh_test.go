@@ -206,6 +206,22 @@ func TestWeigh(t *testing.T) {
 			why: "node n1: it reports more than can be",
 		},
 		{
+			name: "a node tells of a sandbox without a name", lives: true, pods: []Pod{pod("p", "ns/net", "10.0.0.5")}, why: "node n1: it reports that 10.0.0.7 is of a sandbox that it does not name",
+			reports: seenBy("n1", protocol.Sighting{Addr: netip.MustParseAddr("10.0.0.7"), Network: "net", IPAM: "host-local"}),
+		},
+		{
+			name: "a node tells of a sandbox whose name has no room in a lease", lives: true, pods: []Pod{pod("p", "ns/net", "10.0.0.5")}, why: "node n1: it reports that 10.0.0.7",
+			reports: seenBy("n1", sighting("10.0.0.7", protocol.UID(strings.Repeat("x", 65)), "net")),
+		},
+		{
+			name: "a node tells of a sandbox that passes for several", lives: true, pods: []Pod{pod("p", "ns/net", "10.0.0.5")}, why: "node n1: it reports that 10.0.0.7",
+			reports: seenBy("n1", sighting("10.0.0.7", protocol.SeveralPods, "net")),
+		},
+		{
+			name: "what a node has seen of a pod for whose mirror another passes", pods: []Pod{pod("p", "ns/net", ""), func() Pod { q := elsewhere; q.Shows, q.Runtime = nil, "p"; return q }()},
+			reports: seenBy("n1", sighting("10.0.0.5", "p", "net")), want: []string{"10.0.0.5 p"},
+		},
+		{
 			name: "a node cannot read a file of the network", lives: true, pods: []Pod{pod("p", "ns/net", "10.0.0.5")}, why: "node n1: /results/net-c-net1 is damaged",
 			reports: map[protocol.NodeName]protocol.Report{"n1": {Running: []protocol.UID{"p"}, Unseen: []protocol.Unseen{{HostLocal: protocol.HostLocal{Network: "net"}, Why: "/results/net-c-net1 is damaged"}}}},
 		},

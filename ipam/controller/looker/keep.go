@@ -122,6 +122,12 @@ func (t *look) freeEnded(ctx context.Context) error {
 			freed = append(freed, h)
 		}
 	}
+	for _, b := range t.evidence.Unclaimed(t.kept()) { // of those of which this look says nothing the last one counts
+		at := place{b.Pool, b.Addr}
+		if first, seen := t.endings[at]; seen && first.pod == b.To.UID && !t.evidence.Heard(b) {
+			next[at] = first
+		}
+	}
 	t.endings = next
 	if len(freed) == 0 {
 		return nil

@@ -153,7 +153,7 @@ func (p *pool) decide(s foreign.Stage, why string) {
 // consider works out what is to be found out about a pool.
 func (t *look) consider(ctx context.Context, o *v1alpha1.IPPool, kept map[protocol.PoolName]map[netip.Addr]protocol.Grantee) {
 	whole, err := poolspec.ParsePool(kube.SpecText(o))
-	if err != nil || o.DeletionTimestamp != nil {
+	if err != nil {
 		return
 	}
 	open := o.Status.Leasing == v1alpha1.LeasingOpen
@@ -165,7 +165,8 @@ func (t *look) consider(ctx context.Context, o *v1alpha1.IPPool, kept map[protoc
 		verdict: foreign.Verdict{Of: foreign.StateOf(o)}, confirmed: o.Spec.TakeOver == v1alpha1.TakeOverConfirmed,
 	}
 	t.pools = append(t.pools, p)
-	if o.Spec.Allocation == v1alpha1.AllocationStopped { // another IPAM may be about to give its addresses
+	// It gives none of its addresses, which another IPAM may be about to give.
+	if o.DeletionTimestamp != nil || o.Spec.Allocation == v1alpha1.AllocationStopped {
 		p.stopped = true
 		return
 	}

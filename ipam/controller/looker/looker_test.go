@@ -73,7 +73,7 @@ type cluster struct {
 	told   int
 	node   protocol.Node
 	reads  time.Duration // how long it takes to read the pods
-	// networks is how many networks the pool has beside net.
+	// networks is how many networks the pools have together, beside net.
 	networks int
 }
 
@@ -138,7 +138,11 @@ func (c *cluster) List(_ context.Context, into client.ObjectList, _ ...client.Li
 		if i > 0 {
 			d.Name = fmt.Sprint("net-", i)
 		}
-		d.Spec.Config = fmt.Sprintf(`{"cniVersion":"1.0.0","name":%q,"type":"macvlan","ipam":{"type":"tenure","pool":"lan"}}`, d.Name)
+		pool := "lan"
+		if n := len(c.pools); n > 1 {
+			pool = fmt.Sprint("pool-", (i+n-1)%n)
+		}
+		d.Spec.Config = fmt.Sprintf(`{"cniVersion":"1.0.0","name":%q,"type":"macvlan","ipam":{"type":"tenure","pool":%q}}`, d.Name, pool)
 		all.Items = append(all.Items, d)
 	}
 	return nil
@@ -337,23 +341,31 @@ func TestPassedOverNodeComesBack(t *testing.T) {
 	}
 }
 
-// A question has a bound. What it has no room for the next looks ask, so that no pool waits for
-// ever.
-func TestQuestionsHaveABound(t *testing.T) {
+// manyPools is a cluster of three pools, of which each takes most of a question, and what is asked
+// for of each is granted at once. Of each a pod shows an address.
+func manyPools() *cluster {
 	c := newCluster()
+	c.networks = 3 * 400
 	for i := range 3 {
 		pool := lan()
 		pool.Name, pool.UID = fmt.Sprint("pool-", i), types.UID(fmt.Sprint(i))
 		pool.Spec.Ranges[0].CIDR, pool.Status.Withheld = fmt.Sprintf("10.%d.0.0/16", i), []string{fmt.Sprintf("10.%d.1.0-10.%d.1.255", i, i)}
-		for k := range 1000 { // half a question
-			pool.Spec.Ranges[0].Exclude = append(pool.Spec.Ranges[0].Exclude, fmt.Sprintf("10.%d.%d.%d", i, 2+k/100, 2*(k%100)))
-		}
-		c.pools, c.pods = append(c.pools, pool), append(c.pods, showing(fmt.Sprint("p", i), fmt.Sprintf("10.%d.1.2", i)))
+		pod := showing(fmt.Sprint("p", i), fmt.Sprintf("10.%d.1.2", i))
+		pod.Annotations[npwg.AnnotationNetworks] = fmt.Sprint("net-", i+1)
+		pod.Annotations[npwg.AnnotationStatus] = strings.ReplaceAll(pod.Annotations[npwg.AnnotationStatus], "ns/net", fmt.Sprint("ns/net-", i+1))
+		c.pools, c.pods = append(c.pools, pool), append(c.pods, pod)
 	}
 	c.gives = func(grants.Ask) grants.Answer { return grants.Answer{Granted: make([]grants.Granted, 1)} }
+	return c
+}
+
+// A question has a bound. What it has no room for the next looks ask, so that no pool waits for
+// ever.
+func TestQuestionsHaveABound(t *testing.T) {
+	c := manyPools()
 	c.answer = func(look protocol.Look) protocol.Report {
-		if n := len(look.String()); n > protocol.MaxLook+2048 {
-			t.Errorf("a question has %d bytes; want no more than %d", n, protocol.MaxLook)
+		if n := len(look.String()); n > protocol.MaxLook+128 || len(look.Ranges) != 1 {
+			t.Errorf("a question has %d bytes, and ranges of %d pools; want no more than %d, and of one", n, len(look.Ranges), protocol.MaxLook)
 		}
 		return protocol.Report{ID: look.ID, Running: []protocol.UID{"p0", "p1", "p2"}}
 	}
@@ -367,6 +379,32 @@ func TestQuestionsHaveABound(t *testing.T) {
 	}
 	if len(clear) != 3 || !clear["pool-0"] || !clear["pool-1"] || !clear["pool-2"] {
 		t.Errorf("clear after four looks: %v; want all three", clear)
+	}
+}
+
+// What is kept for a sandbox whose pod nobody knows comes free once the node, asked for it, does
+// not tell of it any more. A look that has asked for other pools alone says nothing of it.
+func TestFreesOnlyWhatWasAskedFor(t *testing.T) {
+	addr := netip.MustParseAddr("10.0.1.9")
+	for _, there := range []bool{true, false} {
+		c := manyPools()
+		box := keptFor("box", addr.String())
+		box.Pool = "pool-0"
+		c.kept = []grants.Held{box}
+		c.answer = func(look protocol.Look) protocol.Report {
+			r := protocol.Report{ID: look.ID, Running: []protocol.UID{"p0", "p1", "p2"}}
+			if there && look.Ranges[0] == "10.0.0.0-10.0.255.255" {
+				r.Has = []protocol.Sighting{{Addr: addr, Sandbox: "box", Network: "net-1", IPAM: "host-local"}}
+			}
+			return r
+		}
+		for range 12 {
+			c.look(t)
+			c.now = c.now.Add(endEvery)
+		}
+		if got := slices.Contains(c.freed, addr); got == there {
+			t.Errorf("its sandbox is there: %v; freed: %v", there, got)
+		}
 	}
 }
 
