@@ -23,6 +23,16 @@ const (
 	// RenewAfter is the annotation of the Secret with the day after which Helm makes the
 	// certificate anew.
 	RenewAfter = "tenure.dev/renew-after"
+	// AuthorityKey is the key of the Secret's data with the private key of an authority, where
+	// controllers of an earlier version have made the certificate.
+	AuthorityKey = "ca.key"
+)
+
+// Of these controllers: their authority's name, and how long a certificate was valid that they made
+// together with it.
+const (
+	earlierAuthority = "tenure-controller-webhook-ca"
+	earlierValid     = 365 * 24 * time.Hour
 )
 
 const (
@@ -82,6 +92,8 @@ func makePair(host string, now time.Time) (p Pair, err error) {
 }
 
 // End returns when a certificate ends: of several that are written one after the other, the first.
+// Of the authority that controllers of an earlier version made it is when the certificate ends that
+// they made with it.
 func End(text []byte) (time.Time, error) {
 	block, _ := pem.Decode(text)
 	if block == nil || block.Type != pemType {
@@ -90,6 +102,9 @@ func End(text []byte) (time.Time, error) {
 	c, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
 		return time.Time{}, err //nolint:wrapcheck // the caller says which certificate
+	}
+	if c.Subject.CommonName == earlierAuthority {
+		return c.NotBefore.Add(earlierValid), nil
 	}
 	return c.NotAfter, nil
 }

@@ -2,8 +2,14 @@ package certificate
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"log/slog"
+	"math/big"
 	"os"
 	"path/filepath"
 	"strings"
@@ -86,6 +92,27 @@ func TestEnd(t *testing.T) {
 		if _, err := End([]byte(text)); err == nil {
 			t.Errorf("%q has an end", text)
 		}
+	}
+}
+
+// TestEndOfAnEarlierVersion: what the API server trusts of an earlier version is an authority for
+// ten years, whose certificate ends after one.
+func TestEndOfAnEarlierVersion(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now().Truncate(time.Second)
+	ca := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "tenure-controller-webhook-ca"}, NotBefore: begin, NotAfter: begin.AddDate(10, 0, 0), IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, ca, ca, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end, err := End(pem.EncodeToMemory(&pem.Block{Type: pemType, Bytes: der}))
+	if want := begin.Add(365 * 24 * time.Hour); err != nil || !end.Equal(want) {
+		t.Errorf("it ends %v, %v; want %v", end, err, want)
 	}
 }
 

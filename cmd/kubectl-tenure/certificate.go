@@ -42,6 +42,9 @@ func makeCertificate(ctx context.Context, s *session) error {
 		return fmt.Errorf("there is no Secret %s/%s: PodNetworks are not turned on here; see docs/howto/pod-networks.md", namespace, certificate.Name)
 	case err != nil:
 		return fmt.Errorf("read Secret %s/%s: %w", namespace, certificate.Name, err)
+	case secret.Labels["app.kubernetes.io/managed-by"] == "Helm" && len(secret.Data[certificate.AuthorityKey]) > 0:
+		return fmt.Errorf("helm keeps Secret %s/%s with a certificate that controllers of an earlier version have made; to have Helm make one, "+
+			"delete the Secret and the webhook configurations %s, and run helm upgrade: see docs/howto/pod-networks.md", namespace, certificate.Name, podnetwork.Admission)
 	case secret.Labels["app.kubernetes.io/managed-by"] == "Helm":
 		return fmt.Errorf("helm has made Secret %s/%s, and makes the certificate anew in its last year; to have that at once, "+
 			"take the annotation %s from it and run helm upgrade", namespace, certificate.Name, certificate.RenewAfter)

@@ -8,6 +8,8 @@ import (
 
 	admissionregistration "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/podnetwork"
@@ -56,6 +58,40 @@ func TestCertificateOfTheWebhooks(t *testing.T) {
 		}
 		says(t, tenure(t, 1, "certificate"), label+" has made Secret tenure-system/tenure-controller-webhook")
 	}
+}
+
+// TestHelmLeavesEarlierCertificate: helm upgrade applies nothing in place of the certificate that
+// controllers of an earlier version have made, nor of whom they had the API server trust: Helm
+// would be refused to, as the fields are theirs. kubectl tenure certificate says what to do.
+func TestHelmLeavesEarlierCertificate(t *testing.T) {
+	create(t, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "tenure-system", Name: certificate.Name, Labels: map[string]string{"app.kubernetes.io/managed-by": "Helm"}},
+		Data:       map[string][]byte{"ca.crt": []byte("a"), certificate.AuthorityKey: []byte("b"), "tls.crt": []byte("c"), "tls.key": []byte("d")},
+	})
+	objects, err := manifests.Chart(t.Context(), "--dry-run=server", "--is-upgrade", "--kubeconfig="+kubectl.kubeconfig, "--set=podNetworks.enabled=true,attach.enabled=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, o := range objects {
+		hooks, _, _ := unstructured.NestedSlice(o.Object, "webhooks")
+		for _, h := range hooks {
+			seen++
+			if _, has, _ := unstructured.NestedString(h.(map[string]any), "clientConfig", "caBundle"); has {
+				t.Errorf("%s %s says whom the API server trusts", o.GetKind(), o.GetName())
+			}
+		}
+		if o.GetKind() == "Secret" && o.GetName() == certificate.Name {
+			seen++
+			if o.Object["data"] != nil || o.GetAnnotations()[certificate.RenewAfter] != "" {
+				t.Errorf("the Secret has %v, %v", o.Object["data"], o.GetAnnotations())
+			}
+		}
+	}
+	if seen != 3 {
+		t.Errorf("the chart has %d of a Secret and two webhooks", seen)
+	}
+	says(t, tenure(t, 1, "certificate"), "controllers of an earlier version have made", "delete the Secret and the webhook configurations")
 }
 
 // served returns the certificate in the Secret, and whom the API server trusts.

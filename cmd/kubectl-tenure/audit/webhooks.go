@@ -28,5 +28,5 @@ func (l *look) webhooks() {
 	}
 	l.add(WebhooksUnused, "webhooks pod-networks.tenure.dev", place{},
 		what+". Without it a pod with a wrong list of PodNetworks is not refused when it is created, and one whose networks are not ready is scheduled and waits on its node",
-		"run helm upgrade where Helm has installed Tenure, else kubectl tenure certificate; where cert-manager makes it, see its Certificate tenure-controller-webhook")
+		"run helm upgrade where Helm has installed Tenure, else kubectl tenure certificate; where cert-manager makes it, see its Certificate tenure-controller-webhook. docs/howto/pod-networks.md tells more")
 }
