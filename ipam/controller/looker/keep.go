@@ -18,6 +18,9 @@ import (
 // for before stays asked for while the answers are awaited that it depends on.
 func (t *look) keep(ctx context.Context) {
 	next := map[place]grants.Ask{}
+	if t.over {
+		t.ended = t.evidence.Ended(t.kept(), t.dead(ctx))
+	}
 	for _, p := range t.pools {
 		p.conflicts, p.unkept, p.whyUnkept = nil, 0, ""
 		if len(p.finding.Silent) > 0 && !t.over {
@@ -29,6 +32,7 @@ func (t *look) keep(ctx context.Context) {
 			continue
 		}
 		for _, b := range p.finding.Keep {
+			t.contest(p, &b)
 			at := place{p.Name, b.Addr}
 			ask := grants.Ask{To: b.To, From: []grants.Source{{Pool: p.Name, Addr: b.Addr, Families: []allocator.Family{allocator.FamilyOf(b.Addr)}}}}
 			if b.To.UID == protocol.SeveralPods {
@@ -48,6 +52,20 @@ func (t *look) keep(ctx context.Context) {
 		}
 	}
 	t.asking = next
+}
+
+// contest has an address kept from all that is kept for a pod which nobody says has it any more, but
+// which may still run: another is said to have it by now.
+func (t *look) contest(p *pool, b *foreign.Bar) {
+	kept := foreign.Bar{Pool: p.Name, Addr: b.Addr, To: p.Kept[b.Addr]}
+	switch to := kept.To; {
+	case !t.over, to.UID == "", to.UID == b.To.UID, b.To.UID == protocol.SeveralPods, slices.Contains(t.ended, kept):
+		return
+	case !t.evidence.Heard(kept) && t.facts.Agents[to.Node]:
+		return // its node has yet to say so
+	}
+	p.conflicts = append(p.conflicts, foreign.Conflict{Pool: p.Name, Addr: b.Addr, Owners: []string{foreign.Who(kept.To), foreign.Who(b.To)}})
+	b.To = protocol.ToSeveralPods()
 }
 
 // withdraw takes an ask back, if it is one.
@@ -111,7 +129,7 @@ func (t *look) freeEnded(ctx context.Context) error {
 		held[place{h.Pool, h.Grant.Addr}] = h
 	}
 	var freed []grants.Held
-	for _, b := range t.evidence.Ended(t.kept(), t.dead(ctx)) {
+	for _, b := range t.ended {
 		at := place{b.Pool, b.Addr}
 		first, seen := t.endings[at]
 		if !seen || first.pod != b.To.UID {

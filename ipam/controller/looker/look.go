@@ -34,6 +34,8 @@ type look struct {
 	asked   map[protocol.NodeName]*question
 	askedAt time.Time
 
+	ended []foreign.Bar // once it is over: what is kept, and nobody has any more
+
 	unread  error    // why what whereabouts has recorded cannot be read
 	served  bool     // there are whereabouts' objects, of which these are its IPPools
 	objects []object // empty where nothing is fenced by them
@@ -165,13 +167,13 @@ func (t *look) consider(ctx context.Context, o *v1alpha1.IPPool, kept map[protoc
 		verdict: foreign.Verdict{Of: foreign.StateOf(o)}, confirmed: o.Spec.TakeOver == v1alpha1.TakeOverConfirmed,
 	}
 	t.pools = append(t.pools, p)
+	if poolspec.InDefaultDomain(o.Name, o.Spec.Domain) {
+		p.Domain, p.Unnamed = "", true
+	}
 	// It gives none of its addresses, which another IPAM may be about to give.
 	if o.DeletionTimestamp != nil || o.Spec.Allocation == v1alpha1.AllocationStopped {
 		p.stopped = true
 		return
-	}
-	if poolspec.InDefaultDomain(o.Name, o.Spec.Domain) {
-		p.Domain, p.Unnamed = "", true
 	}
 	p.MayUse = t.mayUse(ctx, o)
 	if o.Status.FencedSince != nil {
@@ -333,17 +335,20 @@ func (t *look) weigh() {
 	}
 }
 
-// published returns the verdicts as they are now. While answers are awaited, what the last look
-// said of the same state of a pool stays said.
+// published returns the verdicts as they are now. While answers are awaited that a pool depends on,
+// what the last look has found by such answers of the same state of the pool stays said.
 func (t *look) published() map[protocol.PoolName]foreign.Verdict {
 	all := map[protocol.PoolName]foreign.Verdict{}
 	for _, p := range t.pools {
-		last := t.Of(p.Name)
-		if !t.over && len(p.finding.Silent) > 0 && last.Of == p.verdict.Of && (last.Why != "" || !p.waits) {
-			all[p.Name] = last
+		v, last := p.verdict, t.Of(p.Name)
+		if !t.over && len(p.finding.Silent) > 0 && last.Of == v.Of && (last.Why != "" || !p.waits) {
+			v.Conflicts, v.PassedOver = last.Conflicts, last.PassedOver
+			if p.waits {
+				v.Stage, v.Why = last.Stage, last.Why
+			}
+			all[p.Name] = v
 			continue
 		}
-		v := p.verdict
 		v.Conflicts = slices.Concat(p.finding.Conflicts, p.conflicts)
 		for _, node := range slices.Sorted(maps.Keys(t.passed)) {
 			if t.passed[node][p.Name] {

@@ -75,6 +75,8 @@ type cluster struct {
 	reads  time.Duration // how long it takes to read the pods
 	// networks is how many networks the pools have together, beside net.
 	networks int
+	// theirs says that a definition of whereabouts' has the addresses of pool lan.
+	theirs bool
 }
 
 func newCluster() *cluster {
@@ -143,6 +145,11 @@ func (c *cluster) List(_ context.Context, into client.ObjectList, _ ...client.Li
 			pool = fmt.Sprint("pool-", (i+n-1)%n)
 		}
 		d.Spec.Config = fmt.Sprintf(`{"cniVersion":"1.0.0","name":%q,"type":"macvlan","ipam":{"type":"tenure","pool":%q}}`, d.Name, pool)
+		all.Items = append(all.Items, d)
+	}
+	if c.theirs {
+		d := nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "theirs"}}
+		d.Spec.Config = `{"cniVersion":"1.0.0","name":"theirs","type":"macvlan","ipam":{"type":"whereabouts","range":"10.0.0.0/16"}}`
 		all.Items = append(all.Items, d)
 	}
 	return nil
@@ -454,6 +461,60 @@ func TestSecondPodOfAnAddress(t *testing.T) {
 	ask := c.asks[netip.MustParseAddr("10.0.1.2")]
 	if ask.To != protocol.ToSeveralPods() || ask.Pod != "p" {
 		t.Errorf("asks for %+v; want it kept from all, in place of pod p", ask)
+	}
+}
+
+// An address that is kept for a pod of which nothing tells any more comes free once its node says
+// that it does not run, and the pool waits for that. While it runs on, another pod that is said to
+// have the address keeps no pool closed: it is kept from all.
+func TestKeptForAPodThatRunsOn(t *testing.T) {
+	addr := netip.MustParseAddr("10.0.1.2")
+	for _, tt := range []struct {
+		name    string
+		running []protocol.UID
+		want    foreign.Stage
+		to      protocol.UID
+	}{
+		{"it runs", []protocol.UID{"p", "q"}, foreign.StageClear, protocol.SeveralPods},
+		{"it does not", []protocol.UID{"q"}, foreign.StageGrants, "q"},
+	} {
+		c := newCluster()
+		c.pools, c.pods, c.kept = []v1alpha1.IPPool{lan()}, []*corev1.Pod{showing("q", addr.String())}, []grants.Held{keptFor("p", addr.String())}
+		c.answer = func(look protocol.Look) protocol.Report {
+			return protocol.Report{ID: look.ID, Running: tt.running}
+		}
+		c.gives = func(a grants.Ask) grants.Answer {
+			if a.To.UID == protocol.SeveralPods && a.Pod == "p" {
+				return grants.Answer{Granted: make([]grants.Granted, 1)}
+			}
+			return grants.Answer{Problem: grants.Problem{Reason: grants.Taken, Message: "it is kept for pod p"}}
+		}
+		v := c.look(t)
+		if v.Stage != tt.want || c.asks[addr].To.UID != tt.to || (len(v.Conflicts) > 0) != (tt.want == foreign.StageClear) {
+			t.Errorf("%s: stage %d, %q, conflicts %v, kept for %q; want stage %d, and kept for %q", tt.name, v.Stage, v.Why, v.Conflicts, c.asks[addr].To.UID, tt.want, tt.to)
+		}
+	}
+}
+
+// While nodes are asked, no verdict of before says that a pool is clear which is not.
+func TestNoVerdictOfBefore(t *testing.T) {
+	c := newCluster()
+	pool := lan()
+	pool.Status.Leasing, pool.Status.Withheld, pool.Status.FencedSince = "", nil, new(metav1.NewTime(c.now.Add(-time.Hour)))
+	c.pools, c.pods = []v1alpha1.IPPool{pool}, []*corev1.Pod{showing("p", "10.0.1.2")}
+	c.gives = func(grants.Ask) grants.Answer { return grants.Answer{Granted: make([]grants.Granted, 1)} }
+	c.answer = func(look protocol.Look) protocol.Report {
+		return protocol.Report{ID: look.ID, Running: []protocol.UID{"p"}}
+	}
+	if v := c.look(t); !v.Clear() {
+		t.Fatalf("stage %d, %q", v.Stage, v.Why)
+	}
+	c.theirs, c.answer = true, nil
+	if _, err := c.Round(t.Context()); err != nil || c.current == nil {
+		t.Fatal("nobody is asked", err)
+	}
+	if v := c.Of("lan"); v.Stage != foreign.StageOthers || len(v.Others) != 1 {
+		t.Errorf("stage %d, others %v; want that another IPAM may give its addresses", v.Stage, v.Others)
 	}
 }
 
