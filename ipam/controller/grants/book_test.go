@@ -300,3 +300,15 @@ func TestEditedPool(t *testing.T) {
 	b.SetPool(edited)
 	asked(NoProblem)
 }
+
+// What hinders one address that is kept for a grantee hinders no other address of the same one.
+func TestObstaclesAreOfOneAddress(t *testing.T) {
+	adds := func(addr string) edit {
+		return edit{verb: add, grant: protocol.Grant{Addr: netip.MustParseAddr(addr), To: protocol.ToSeveralPods()}}
+	}
+	r := &round{order: []*write{{err: errBusy, edits: []edit{adds("10.0.0.5")}}, {edits: []edit{adds("10.1.0.5")}}}}
+	found := r.obstacles()
+	if a, b := found[barKey(protocol.SeveralPods, netip.MustParseAddr("10.0.0.5"))], found[barKey(protocol.SeveralPods, netip.MustParseAddr("10.1.0.5"))]; a == nil || b != nil {
+		t.Errorf("10.0.0.5 is hindered: %v, 10.1.0.5: %v; want the first alone", a != nil, b != nil)
+	}
+}

@@ -289,7 +289,7 @@ func (b *Book) finish(r *round, now time.Time) {
 			b.settle(r, w)
 			continue
 		}
-		switch wr := obstacles[w.ask.To.UID]; {
+		switch wr := obstacles[w.ask.key()]; {
 		case wr == nil: // somebody else was faster
 			w.failures = 0
 			b.makeReady(w)
@@ -311,7 +311,7 @@ func (b *Book) finish(r *round, now time.Time) {
 	}
 }
 
-// obstacles returns, by grantee, the write that failed or was refused.
+// obstacles returns, by the ask's key, the write that failed or was refused.
 func (r *round) obstacles() map[protocol.UID]*write {
 	found := map[protocol.UID]*write{}
 	for _, wr := range r.order {
@@ -320,7 +320,7 @@ func (r *round) obstacles() map[protocol.UID]*write {
 		}
 		for _, e := range wr.edits {
 			if e.verb == add {
-				found[e.grant.To.UID] = wr
+				found[Ask{To: e.grant.To, From: []Source{{Addr: e.grant.Addr}}}.key()] = wr
 			}
 		}
 	}

@@ -74,7 +74,7 @@ func (l *Looker) begin(ctx context.Context) (*look, error) {
 	}
 	l.seeFences(objects)
 	kept := l.keptByPool()
-	if slices.ContainsFunc(objects, waits) || len(kept) > 0 {
+	if slices.ContainsFunc(objects, waits) || len(kept) > 0 || len(l.asking) > 0 {
 		t.unread = t.readRecords(ctx)
 	}
 	for i := range objects {

@@ -77,6 +77,7 @@ type cluster struct {
 	networks int
 	// theirs says that a definition of whereabouts' has the addresses of pool lan.
 	theirs bool
+	record map[string]any // the spec of whereabouts' IPPool; nil is none
 }
 
 func newCluster() *cluster {
@@ -107,8 +108,11 @@ func (c *cluster) LeasesOfPool(context.Context, protocol.PoolName) ([]protocol.L
 	return c.leases, nil
 }
 
-func (c *cluster) WhereaboutsPools(context.Context, func(*unstructured.Unstructured)) (bool, error) {
-	return false, nil
+func (c *cluster) WhereaboutsPools(_ context.Context, see func(*unstructured.Unstructured)) (bool, error) {
+	if c.record != nil {
+		see(&unstructured.Unstructured{Object: map[string]any{"spec": c.record}})
+	}
+	return c.record != nil, nil
 }
 
 func (c *cluster) WhereaboutsReservations(context.Context, func(*unstructured.Unstructured)) (bool, error) {
@@ -493,6 +497,32 @@ func TestKeptForAPodThatRunsOn(t *testing.T) {
 		if v.Stage != tt.want || c.asks[addr].To.UID != tt.to || (len(v.Conflicts) > 0) != (tt.want == foreign.StageClear) {
 			t.Errorf("%s: stage %d, %q, conflicts %v, kept for %q; want stage %d, and kept for %q", tt.name, v.Stage, v.Why, v.Conflicts, c.asks[addr].To.UID, tt.want, tt.to)
 		}
+	}
+}
+
+// What somebody else has, and another IPAM has recorded too, stays asked for once the pool is
+// open: when it comes free it is the pod's.
+func TestStaysAskedForWhileRecorded(t *testing.T) {
+	c := newCluster()
+	c.record = map[string]any{"range": "10.0.0.0/16", "allocations": map[string]any{"258": map[string]any{"podref": "ns/p"}}}
+	pod := showing("p", "10.0.1.2")
+	delete(pod.Annotations, npwg.AnnotationStatus)
+	pool := lan()
+	pool.Status.Fenced = []string{""}
+	c.pools, c.pods = []v1alpha1.IPPool{pool}, []*corev1.Pod{pod}
+	c.answer = func(look protocol.Look) protocol.Report {
+		return protocol.Report{ID: look.ID, Running: []protocol.UID{"p"}}
+	}
+	c.gives = func(grants.Ask) grants.Answer {
+		return grants.Answer{Problem: grants.Problem{Reason: grants.Taken, Message: "somebody has it"}}
+	}
+	c.look(t)
+	c.now = c.now.Add(2 * fenceWithin)
+	for range 3 {
+		if v := c.look(t); !v.Clear() || len(v.Conflicts) != 1 || len(c.asks) != 1 {
+			t.Errorf("stage %d, %q, conflicts %v, asks for %d; want it asked for, and said", v.Stage, v.Why, v.Conflicts, len(c.asks))
+		}
+		c.pools[0].Status.Withheld = nil
 	}
 }
 
