@@ -54,8 +54,8 @@ func (t *look) keep(ctx context.Context) {
 	t.asking = next
 }
 
-// contest has an address kept from all that is kept for a pod which nobody says has it any more, but
-// which may still run: another is said to have it by now.
+// contest has an address kept from all that is kept for a pod of which nobody says that it has it
+// any more, but which may still run: another is said to have it by now.
 func (t *look) contest(p *pool, b *foreign.Bar) {
 	kept := foreign.Bar{Pool: p.Name, Addr: b.Addr, To: p.Kept[b.Addr]}
 	switch to := kept.To; {
