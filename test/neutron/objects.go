@@ -21,7 +21,6 @@ type Network struct {
 	ID      string `json:"id,omitempty"` // filled in
 	Project string `json:"project_id,omitempty"`
 	Shared  bool   `json:"shared,omitempty"`
-	MTU     int    `json:"mtu,omitempty"`
 
 	Subnets []Subnet `json:"-"`
 }

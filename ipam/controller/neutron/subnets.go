@@ -19,16 +19,13 @@ type Subnet struct {
 	// but ID are then zero.
 	Gone bool
 
-	Name     string
-	Network  string           // its network's ID
-	Prefix   netip.Prefix     // the CIDR, which says the family as well
-	Pools    []netipx.IPRange // from which Neutron gives addresses that nobody asked for
-	Gateway  netip.Addr       // zero: none
-	DNS      []netip.Addr
-	Routes   []Route
-	MTU      int  // of the network, in bytes; 0: not known
-	SLAAC    bool // addresses follow from MAC addresses, and none can be asked for
-	Revision int  // grows with each change of the subnet, but not of its network
+	Network string           // its network's ID
+	Prefix  netip.Prefix     // the CIDR, which says the family as well
+	Pools   []netipx.IPRange // from which Neutron gives addresses that nobody asked for
+	Gateway netip.Addr       // zero: none
+	DNS     []netip.Addr
+	Routes  []Route
+	SLAAC   bool // addresses follow from MAC addresses, and none can be asked for
 }
 
 // A Route is a route to hosts on a subnet.
@@ -40,7 +37,6 @@ type Route struct {
 // listed is what lists of subnets and of networks have. Text is parsed as it is read.
 type listed struct {
 	ID          string `json:"id"`
-	Name        string `json:"name"`
 	Description string `json:"description"`
 	NetworkID   string `json:"network_id"`
 	CIDR        string `json:"cidr"`
@@ -54,9 +50,7 @@ type listed struct {
 		To  netip.Prefix `json:"destination"`
 		Via netip.Addr   `json:"nexthop"`
 	} `json:"host_routes"`
-	Mode     string `json:"ipv6_address_mode"`
-	MTU      int    `json:"mtu"`
-	Revision int    `json:"revision_number"`
+	Mode string `json:"ipv6_address_mode"`
 }
 
 // Subnets returns the subnets with these IDs, in their order. One that is not there is
@@ -67,18 +61,16 @@ func (c *Client) Subnets(ctx context.Context, ids []string) ([]Subnet, error) {
 	}
 	ctx, cancel, b := c.begin(ctx)
 	defer cancel()
-	subnets, err := b.byID(ctx, "subnets", ids)
-	if err != nil {
-		return nil, err
-	}
-	var networks []string
-	for _, s := range subnets {
-		networks = append(networks, s.NetworkID)
-	}
-	slices.Sort(networks)
-	mtu, err := b.byID(ctx, "networks", slices.Compact(networks))
-	if err != nil {
-		return nil, err
+	subnets := map[string]listed{}
+	// So many make a URL that every server takes.
+	for part := range slices.Chunk(ids, 50) {
+		all, err := b.listed(ctx, "list subnets "+strings.Join(part, ", "), "subnets", url.Values{"id": part})
+		if err != nil {
+			return nil, err
+		}
+		for _, l := range all {
+			subnets[l.ID] = l
+		}
 	}
 	all := make([]Subnet, 0, len(ids))
 	for _, id := range ids {
@@ -91,26 +83,9 @@ func (c *Client) Subnets(ctx context.Context, ids []string) ([]Subnet, error) {
 		if err != nil {
 			return nil, &Error{Reason: Rejected, Message: fmt.Sprintf("subnet %s: %v: Neutron says what we cannot read", id, err), err: err}
 		}
-		s.MTU = mtu[s.Network].MTU
 		all = append(all, s)
 	}
 	return all, nil
-}
-
-// byID returns the objects of a kind that have these IDs.
-func (b *budget) byID(ctx context.Context, kind string, ids []string) (map[string]listed, error) {
-	of := map[string]listed{}
-	// So many make a URL that every server takes.
-	for part := range slices.Chunk(ids, 50) {
-		all, err := b.listed(ctx, fmt.Sprintf("list %s %s", kind, strings.Join(part, ", ")), kind, url.Values{"id": part})
-		if err != nil {
-			return nil, err
-		}
-		for _, l := range all {
-			of[l.ID] = l
-		}
-	}
-	return of, nil
 }
 
 // listed returns the subnets or the networks, which kind says, that q selects.
@@ -125,8 +100,8 @@ func (l listed) subnet() (Subnet, error) {
 		return Subnet{}, err
 	}
 	s := Subnet{
-		ID: l.ID, Name: l.Name, Network: l.NetworkID, Prefix: prefix, Gateway: l.Gateway, DNS: l.DNS,
-		SLAAC: l.Mode == "slaac" || l.Mode == "dhcpv6-stateless", Revision: l.Revision,
+		ID: l.ID, Network: l.NetworkID, Prefix: prefix, Gateway: l.Gateway, DNS: l.DNS,
+		SLAAC: l.Mode == "slaac" || l.Mode == "dhcpv6-stateless",
 	}
 	for _, p := range l.Pools {
 		r := netipx.IPRangeFrom(p.Start, p.End)
