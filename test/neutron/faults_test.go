@@ -36,7 +36,7 @@ func lostAlways(t *testing.T, c cloud) {
 	}})
 	w := neutron.Want{Claim: named(t, 1), Network: n.ID}
 	_, err := client(t, door.URL).Ensure(t.Context(), w)
-	fails(t, err, neutron.Unavailable, true, "no answer")
+	fails(t, err, neutron.Unavailable, "no answer")
 	if got, want := door.Requests(), 1+1+4; got != want {
 		t.Errorf("%d requests; want %d: a list, one that makes it, four more lists", got, want)
 	}
@@ -78,7 +78,7 @@ func busy(t *testing.T, c cloud) {
 				t.Errorf("it took %v; want at least %v", took, tt.atLeast)
 			}
 			if tt.fails {
-				fails(t, err, neutron.Unavailable, true, "OpenStack answers")
+				fails(t, err, neutron.Unavailable, "OpenStack answers")
 				return
 			}
 			if err != nil {
@@ -95,7 +95,7 @@ func refused(t *testing.T, _ cloud) {
 	wants := []neutron.Want{{Claim: "a", Network: "n"}, {Claim: "b", Network: "n"}, {Claim: "c", Network: "n"}}
 	began := time.Now()
 	for _, e := range client(t, closed).EnsureMany(t.Context(), wants) {
-		fails(t, e.Err, neutron.Unavailable, true, "connection refused")
+		fails(t, e.Err, neutron.Unavailable, "connection refused")
 	}
 	if took := time.Since(began); took > 30*time.Second {
 		t.Errorf("it took %v; want the waits of one budget, 3 s", took)
@@ -116,7 +116,7 @@ func slow(t *testing.T, c cloud) {
 	if resumeErr := c.Resume(); resumeErr != nil {
 		t.Fatal(resumeErr)
 	}
-	fails(t, err, neutron.Unavailable, true, "no answer")
+	fails(t, err, neutron.Unavailable, "no answer")
 	if took > 20*time.Second {
 		t.Errorf("it took %v; want no more than 1 s", took)
 	}

@@ -90,7 +90,7 @@ func login(t *testing.T, c cloud) {
 		})
 	}
 	_, err := as("wrong").Ours(t.Context())
-	fails(t, err, neutron.Unauthorized, false, "clouds.yaml")
+	fails(t, err, neutron.Unauthorized, "clouds.yaml")
 
 	right := as("right")
 	w := neutron.Want{Claim: named(t, 1), Network: n.ID}
@@ -107,5 +107,5 @@ func login(t *testing.T, c cloud) {
 	}
 	i.set(func() { i.away = true })
 	_, err = right.Ensure(t.Context(), w)
-	fails(t, err, neutron.Unavailable, true, "renew the token")
+	fails(t, err, neutron.Unavailable, "renew the token")
 }

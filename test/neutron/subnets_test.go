@@ -54,7 +54,7 @@ func subnets(t *testing.T, c cloud) {
 	if _, err := client(t, c.URL()).Subnets(t.Context(), []string{v4}); err == nil {
 		t.Error("nobody has read a subnet")
 	} else {
-		fails(t, err, neutron.Unauthorized, false)
+		fails(t, err, neutron.Unauthorized)
 	}
 	if got, err := c.c.Subnets(t.Context(), nil); got != nil || err != nil {
 		t.Errorf("of no subnets: %v, %v", got, err)

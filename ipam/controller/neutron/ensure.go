@@ -65,7 +65,7 @@ func (c *Client) Ensure(ctx context.Context, w Want) (Port, error) {
 		if err != nil {
 			return portOf(*made), nil // it is there; whether others are, the next call sees
 		}
-		return Port{}, &Error{Reason: Unavailable, Passing: true, Message: op + ": it was made, and somebody has deleted or changed it: see who does"}
+		return Port{}, &Error{Reason: Unavailable, Message: op + ": it was made, and somebody has deleted or changed it: see who does"}
 	}
 }
 

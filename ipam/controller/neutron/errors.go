@@ -36,11 +36,6 @@ const (
 type Error struct {
 	Reason Reason
 
-	// Passing tells that the same call may succeed later although nobody changes the claim,
-	// the pool or the credentials: Neutron may come back, other ports may go. Unavailable
-	// deserves a retry soon, the others at leisure.
-	Passing bool
-
 	// Message says what failed, where, and what to do: one line for people.
 	Message string
 
@@ -79,29 +74,28 @@ func ReasonOf(err error) (Reason, *Holder) {
 
 // kind is what an answer of Neutron means to us.
 type kind struct {
-	reason  Reason
-	passing bool
-	advice  string
+	reason Reason
+	advice string
 }
 
 // kinds are the meanings of errors by Neutron's names of them.
 var kinds = map[string]kind{
-	"IpAddressGenerationFailure":          {SubnetExhausted, true, "delete ports, or give the subnet larger allocation pools"},
-	"IpAddressGenerationFailureForSubnet": {SubnetExhausted, true, "delete ports, or give the subnet larger allocation pools"},
-	"IpAddressAlreadyAllocated":           {AddressInUse, true, "ask for another address, or delete the port that has it"},
-	"IpAddressInUse":                      {AddressInUse, true, "ask for another address, or delete the port that has it"},
-	"InvalidIpForSubnet":                  {AddressOutside, false, "ask for an address of the subnet"},
-	"InvalidIpForNetwork":                 {AddressOutside, false, "ask for an address of one of the network's subnets"},
-	"OverQuota":                           {QuotaExceeded, true, "delete ports, or have the project's quota of ports raised"},
+	"IpAddressGenerationFailure":          {SubnetExhausted, "delete ports, or give the subnet larger allocation pools"},
+	"IpAddressGenerationFailureForSubnet": {SubnetExhausted, "delete ports, or give the subnet larger allocation pools"},
+	"IpAddressAlreadyAllocated":           {AddressInUse, "ask for another address, or delete the port that has it"},
+	"IpAddressInUse":                      {AddressInUse, "ask for another address, or delete the port that has it"},
+	"InvalidIpForSubnet":                  {AddressOutside, "ask for an address of the subnet"},
+	"InvalidIpForNetwork":                 {AddressOutside, "ask for an address of one of the network's subnets"},
+	"OverQuota":                           {QuotaExceeded, "delete ports, or have the project's quota of ports raised"},
 }
 
 // statuses are the meanings of errors by HTTP status, where the name says nothing to us.
 var statuses = map[int]kind{
-	http.StatusNotFound: {NotFound, false, "name one that exists and that the project sees"},
+	http.StatusNotFound: {NotFound, "name one that exists and that the project sees"},
 	// Deletions with a revision are looked at before this is.
-	http.StatusPreconditionFailed: {Changed, true, "it is read again"},
-	http.StatusUnauthorized:       {Unauthorized, false, "renew the credentials in clouds.yaml"},
-	http.StatusForbidden:          {Forbidden, false, "give the credentials a role that may do this, or share the network with their project"},
+	http.StatusPreconditionFailed: {Changed, "it is read again"},
+	http.StatusUnauthorized:       {Unauthorized, "renew the credentials in clouds.yaml"},
+	http.StatusForbidden:          {Forbidden, "give the credentials a role that may do this, or share the network with their project"},
 }
 
 // explain returns err as an [Error]: op is what was tried, such as "make a port on network X".
@@ -119,7 +113,7 @@ func explain(op string, err error) error {
 	answer, ok := errors.AsType[gophercloud.ErrUnexpectedResponseCode](err)
 	switch {
 	case ok && passes(err):
-		return &Error{Reason: Unavailable, Passing: true, err: err,
+		return &Error{Reason: Unavailable, err: err,
 			Message: fmt.Sprintf("%s: OpenStack answers %d: look at its log if this goes on", op, answer.Actual)}
 	case ok:
 		name, said := neutronError(answer.Body)
@@ -128,11 +122,11 @@ func explain(op string, err error) error {
 			k, known = statuses[answer.Actual]
 		}
 		if !known {
-			k = kind{Rejected, false, "change what is asked for"}
+			k = kind{Rejected, "change what is asked for"}
 		}
-		return &Error{Reason: k.reason, Passing: k.passing, err: err, Message: fmt.Sprintf("%s: %s: %s", op, said, k.advice)}
+		return &Error{Reason: k.reason, err: err, Message: fmt.Sprintf("%s: %s: %s", op, said, k.advice)}
 	case passes(err):
-		return &Error{Reason: Unavailable, Passing: true, err: err,
+		return &Error{Reason: Unavailable, err: err,
 			Message: fmt.Sprintf("%s: no answer%s: see whether the endpoint is right and reachable", op, whyNone(err))}
 	}
 	return &Error{Reason: Rejected, err: err, Message: fmt.Sprintf("%s: %v: check clouds.yaml and the version of Neutron", op, err)}

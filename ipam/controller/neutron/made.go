@@ -74,7 +74,7 @@ func (b *budget) ensure(ctx context.Context, kind, mark, network string, create 
 			if ids, err = b.idsOf(ctx, kind, mark, network); err != nil || len(ids) > 0 {
 				return first(ids), err
 			}
-			return "", &Error{Reason: Unavailable, Passing: true, Message: "make a " + kind + ": it was made, and somebody has deleted or changed it: see who does"}
+			return "", &Error{Reason: Unavailable, Message: "make a " + kind + ": it was made, and somebody has deleted or changed it: see who does"}
 		}
 	}
 }
