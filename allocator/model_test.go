@@ -141,9 +141,6 @@ func (m *model) info(p netip.Prefix) BlockInfo {
 		if m.mayGive(a) {
 			n.Free++
 		}
-		if slices.Contains(m.freed, a) {
-			n.Cooling++
-		}
 	}
 	return n
 }

@@ -256,11 +256,8 @@ type BlockInfo struct {
 	Prefix netip.Prefix
 	Taken  int
 	// Free are ordinary addresses that are neither taken nor barred.
-	Free int
-	// Cooling are addresses that were freed since the block was opened and not
-	// taken again, whether or not they are ordinary or barred.
-	Cooling int
-	Barred  int
+	Free   int
+	Barred int
 }
 
 // Blocks returns the open blocks of family f in the order of their addresses.
@@ -274,11 +271,10 @@ func (s Space) Blocks(f Family) iter.Seq2[BlockInfo, error] {
 			}
 			barred, n := b.bitmap(mapBarred), b.tally()
 			if !yield(BlockInfo{
-				Prefix:  b.prefix,
-				Taken:   int(n.taken),
-				Free:    int(n.free),
-				Cooling: b.freedLen(),
-				Barred:  barred.count(),
+				Prefix: b.prefix,
+				Taken:  int(n.taken),
+				Free:   int(n.free),
+				Barred: barred.count(),
 			}, nil) {
 				return
 			}
