@@ -151,6 +151,6 @@ func podOf(o metav1.Object) agent.Pod {
 		Claims: o.GetAnnotations()[workload.AnnotationClaims], Set: kube.SetOfPod(o),
 		ClaimsBy: o.GetAnnotations()[workload.ClaimsBy], Nameless: kube.WhyNameless(o),
 		PodRef: kube.PodRefOf(o), Networks: o.GetAnnotations()[kube.AnnotationNetworks], Status: o.GetAnnotations()[kube.AnnotationStatus],
-		Terminating: o.GetDeletionTimestamp() != nil, MirrorOf: kube.MirrorOf(o),
+		MirrorOf: kube.MirrorOf(o),
 	}
 }

@@ -128,8 +128,6 @@ type Pod struct {
 	// ClaimsBy is the annotation that asks for claims by the pod's name, and Nameless why it can
 	// have none by it; empty: it can.
 	ClaimsBy, Nameless string
-	// Terminating says that the pod is being deleted.
-	Terminating bool
 	// MirrorOf is, of a static pod's mirror, the UID by which the runtime knows
 	// the pod.
 	MirrorOf protocol.UID
