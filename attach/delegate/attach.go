@@ -76,7 +76,6 @@ type attaching struct {
 // A step is one that has been carried out.
 type step struct {
 	result types.Result     // in the version of its configuration
-	text   json.RawMessage  // the same
 	full   *types100.Result // the same, in the newest
 	device json.RawMessage  // what its device information file said
 }
@@ -210,7 +209,7 @@ func (a *attaching) add(ctx context.Context, i int, s plan.Step) error {
 	if err != nil {
 		return err
 	}
-	a.done[i] = step{result: result, text: text, full: full, device: device}
+	a.done[i] = step{result: result, full: full, device: device}
 	a.left = func() error { return a.keep(a.Key, c.record(list, text)) }
 	return cmp.Or(a.log.Done(i, text), a.unkept)
 }

@@ -103,7 +103,7 @@ func (a *attaching) renote(i int) error {
 	if err != nil {
 		return fmt.Errorf("its result: %w", err)
 	}
-	a.done[i].result, a.done[i].text = changed, text
+	a.done[i].result = changed
 	if err := a.log.Done(i, text); err != nil {
 		return err
 	}
