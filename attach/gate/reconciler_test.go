@@ -43,8 +43,8 @@ func (known) MayUse(context.Context, string, string) (bool, error) { return fals
 // open is the default network, and one of another provider, both ready.
 func open() known {
 	return known{
-		"default": {Name: "default", Enabled: true, Ready: true},
-		"lan":     {Name: "lan", Provider: "example.org/x", Enabled: true, Ready: true},
+		"default": {Enabled: true, Ready: true},
+		"lan":     {Provider: "example.org/x", Enabled: true, Ready: true},
 	}
 }
 
@@ -115,7 +115,7 @@ func TestLiftAtOnce(t *testing.T) {
 // TestHold (W4, W9): a pod that may not pass keeps its gate, and says why once.
 func TestHold(t *testing.T) {
 	refused := open()
-	refused["lan"] = judge.Network{Name: "lan", Provider: "x", Enabled: true, Ready: true, Access: access.Rule{Of: access.PodNetwork, Asks: true}}
+	refused["lan"] = judge.Network{Provider: "x", Enabled: true, Ready: true, Access: access.Rule{Of: access.PodNetwork, Asks: true}}
 	for name, tt := range map[string]struct {
 		list         string
 		known        known

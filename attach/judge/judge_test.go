@@ -38,7 +38,7 @@ func (k known) MayUse(context.Context, string, string) (bool, error) { return k.
 
 // lan is a network that is as it should be.
 func lan(change ...func(*judge.Network)) judge.Network {
-	n := judge.Network{Name: "lan", Provider: api.Provider, Enabled: true, Ready: true, Definition: facts.Ref{Namespace: "infra", Name: "lan"}}
+	n := judge.Network{Provider: api.Provider, Enabled: true, Ready: true, Definition: facts.Ref{Namespace: "infra", Name: "lan"}}
 	for _, c := range change {
 		c(&n)
 	}
@@ -47,7 +47,7 @@ func lan(change ...func(*judge.Network)) judge.Network {
 
 func TestJudge(t *testing.T) {
 	asked := access.Rule{Of: access.PodNetwork, Asks: true}
-	mine := judge.Attachment{Namespace: "shop", Name: "mine", UID: "a1", Network: "lan", Ready: true, Definition: facts.Ref{Namespace: "tenure-system", Name: "m"}}
+	mine := judge.Attachment{UID: "a1", Network: "lan", Ready: true, Definition: facts.Ref{Namespace: "tenure-system", Name: "m"}}
 	tests := []struct {
 		name    string
 		network judge.Network
@@ -76,7 +76,7 @@ func TestJudge(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			k := known{networks: map[string]judge.Network{"lan": tt.network, "default": {Name: "default", Enabled: true, Ready: true}}, attachments: map[string]judge.Attachment{"shop/mine": tt.mine}}
+			k := known{networks: map[string]judge.Network{"lan": tt.network, "default": {Enabled: true, Ready: true}}, attachments: map[string]judge.Attachment{"shop/mine": tt.mine}}
 			all, err := judge.List(t.Context(), k, "shop", tt.list)
 			if err != nil {
 				t.Fatal(err)
@@ -95,7 +95,7 @@ func TestJudge(t *testing.T) {
 
 // TestJudgeDefault: the default network needs no provider and no configuration.
 func TestJudgeDefault(t *testing.T) {
-	k := known{networks: map[string]judge.Network{"default": {Name: "default", Enabled: true, Ready: true}}}
+	k := known{networks: map[string]judge.Network{"default": {Enabled: true, Ready: true}}}
 	all, err := judge.List(t.Context(), k, "shop", []api.Element{{Network: "default"}})
 	if err != nil || all[0] != (facts.PodNetwork{Name: "default"}) {
 		t.Errorf("got %+v, %v; want the default network", all, err)

@@ -7,8 +7,7 @@ import (
 
 // A Network is what decides of a PodNetwork.
 type Network struct {
-	Name, UID         string
-	Provider          string
+	UID, Provider     string
 	Enabled, Deleting bool
 	// Ready is the condition of that name. NotReady says why, while it is not True.
 	Ready    bool
@@ -24,7 +23,7 @@ type Network struct {
 
 // An Attachment is what decides of a PodNetworkAttachment.
 type Attachment struct {
-	Namespace, Name, UID string
+	UID string
 	// Network is the name of its PodNetwork.
 	Network  string
 	Deleting bool

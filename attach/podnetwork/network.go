@@ -30,7 +30,7 @@ const (
 // Of reads a PodNetwork. rule is what it says of who may use it.
 func Of(o *v1alpha1.PodNetwork, rule access.Rule) judge.Network {
 	n := judge.Network{
-		Name: o.Name, UID: string(o.UID), Provider: o.Spec.Provider, Enabled: o.Spec.IsEnabled(), Deleting: o.DeletionTimestamp != nil,
+		UID: string(o.UID), Provider: o.Spec.Provider, Enabled: o.Spec.IsEnabled(), Deleting: o.DeletionTimestamp != nil,
 		Access: rule,
 	}
 	refs := o.Spec.ParametersRefs
@@ -46,7 +46,7 @@ func Of(o *v1alpha1.PodNetwork, rule access.Rule) judge.Network {
 // AttachmentOf reads a PodNetworkAttachment.
 func AttachmentOf(o *v1alpha1.PodNetworkAttachment) judge.Attachment {
 	a := judge.Attachment{
-		Namespace: o.Namespace, Name: o.Name, UID: string(o.UID), Network: o.Spec.PodNetworkName, Deleting: o.DeletionTimestamp != nil,
+		UID: string(o.UID), Network: o.Spec.PodNetworkName, Deleting: o.DeletionTimestamp != nil,
 	}
 	if slices.ContainsFunc(o.Spec.ParametersRefs, IsParameters) {
 		a.Definition = DefinitionOfAttachment(o.Namespace, o.Name)

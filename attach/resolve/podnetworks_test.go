@@ -25,7 +25,7 @@ func (o *oneNetwork) ReadPodNetwork(_ context.Context, name string) (judge.Netwo
 		return judge.Network{}, protocol.NotFound, nil
 	}
 	return judge.Network{
-		Name: name, Provider: api.Provider, Enabled: true, Ready: o.ready, NotReady: "ParamsNotReady",
+		Provider: api.Provider, Enabled: true, Ready: o.ready, NotReady: "ParamsNotReady",
 		Definition: facts.Ref{Namespace: "infra", Name: "lan"},
 	}, protocol.Done, nil
 }
