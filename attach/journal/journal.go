@@ -20,10 +20,6 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/lean/plainjson"
 )
 
-// DefaultDir is the directory of state unless the configuration says otherwise. It
-// has to survive a reboot: what IPAM plugins hold survives one.
-const DefaultDir = "/var/lib/cni/tenure-attach"
-
 const (
 	suffixTemp    = ".tmp"
 	suffixDamaged = ".damaged"

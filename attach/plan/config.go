@@ -17,7 +17,7 @@ import (
 // Defaults of the configuration.
 const (
 	DefaultSocket    = "/run/tenure/agent.sock"
-	DefaultStateDir  = "/var/lib/cni/tenure-attach"
+	DefaultStateDir  = "/var/lib/cni/tenure-attach" // survives a reboot, as what IPAM plugins hold does
 	DefaultConfDir   = "/etc/cni/net.d"
 	DefaultBinDir    = "/opt/cni/bin"
 	DefaultNamespace = "kube-system"
