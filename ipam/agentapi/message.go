@@ -132,14 +132,12 @@ type Code uint
 const (
 	CodeIncompatibleVersion Code = 1
 	CodeUnsupportedField    Code = 2
-	CodeUnknownContainer    Code = 3
 	CodeInvalidEnvironment  Code = 4
 	CodeIO                  Code = 5
 	CodeDecoding            Code = 6
 	CodeInvalidConfig       Code = 7
 	CodeTryAgainLater       Code = 11
 	CodeNotAvailable        Code = 50
-	CodeLimited             Code = 51
 	CodeInternal            Code = 999
 )
 
