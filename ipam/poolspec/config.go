@@ -78,9 +78,6 @@ type Config struct {
 
 	// Pod is whose sandbox this is, as far as the runtime says.
 	Pod Pod
-	// AllowPersistentIPs says that addresses of this network may outlive their
-	// pods, by claims.
-	AllowPersistentIPs bool
 	// ReportFull says that STATUS is to answer with an error while a pool of
 	// this network is full.
 	ReportFull bool
@@ -155,8 +152,6 @@ type DNS struct {
 // that it did not say are empty.
 type Pod struct {
 	Namespace, Name, UID string
-	// Sandbox is the ID of the pod's infrastructure container.
-	Sandbox string
 	// Unselected says, by [ArgUnselected], that the interface is none that the pod's
 	// annotation selects.
 	Unselected bool

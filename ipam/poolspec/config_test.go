@@ -306,8 +306,7 @@ func TestEverySetting(t *testing.T) {
 			{Dst: netip.MustParsePrefix("192.168.0.0/16"), GW: netip.MustParseAddr("10.10.5.1"), MTU: 1400, AdvMSS: 1360, Priority: 5, Table: &table, Scope: &scope},
 		},
 		DNS:                 DNS{Nameservers: []string{"10.1.0.1"}, Domain: "example.org", Search: []string{"a", "b"}, Options: []string{"ndots:5"}},
-		Pod:                 Pod{Namespace: "ns", Name: "web-0", UID: "u=1", Sandbox: "c1"},
-		AllowPersistentIPs:  true,
+		Pod:                 Pod{Namespace: "ns", Name: "web-0", UID: "u=1"},
 		ReportFull:          true,
 		ValidAttachments:    []AttachmentRef{{"c1", "net1"}},
 		HasValidAttachments: true,
@@ -415,12 +414,12 @@ func TestParseNetwork(t *testing.T) {
 		{"type": "bridge", "name": "ignored", "ipam": {"type": "host-local", "subnet": 5}}]}`
 	tests := []struct {
 		name, config string
-		want         []string // NAME VERSION PERSISTENT POOL
+		want         []string // NAME VERSION POOL
 	}{
-		{"single", `{"cniVersion": "1.0.0", "name": "n", "ipam": {"type": "tenure", "pool": "a"}}`, []string{"n 1.0.0 false a"}},
-		{"N12 single without a name", `{"cniVersion": "1.0.0", "ipam": {"type": "tenure", "pool": "a"}}`, []string{"my-nad 1.0.0 false a"}},
-		{"list", fmt.Sprintf(list, `"name": "n",`), []string{"n 0.4.0 true a"}},
-		{"N12 list without a name", fmt.Sprintf(list, ""), []string{"my-nad 0.4.0 true a"}},
+		{"single", `{"cniVersion": "1.0.0", "name": "n", "ipam": {"type": "tenure", "pool": "a"}}`, []string{"n 1.0.0 a"}},
+		{"N12 single without a name", `{"cniVersion": "1.0.0", "ipam": {"type": "tenure", "pool": "a"}}`, []string{"my-nad 1.0.0 a"}},
+		{"list", fmt.Sprintf(list, `"name": "n",`), []string{"n 0.4.0 a"}},
+		{"N12 list without a name", fmt.Sprintf(list, ""), []string{"my-nad 0.4.0 a"}},
 		{"somebody else's", `{"cniVersion": "1.0.0", "name": "n", "ipam": {"type": "whereabouts", "range": "x"}}`, nil},
 		{"no ipam", `{"cniVersion": "1.0.0", "name": "n", "type": "macvlan"}`, nil},
 	}
@@ -432,7 +431,7 @@ func TestParseNetwork(t *testing.T) {
 			}
 			var got []string
 			for _, c := range configs {
-				got = append(got, fmt.Sprintf("%s %s %v %s", c.Name, c.CNIVersion, c.AllowPersistentIPs, c.Sources[0].Pool))
+				got = append(got, fmt.Sprintf("%s %s %s", c.Name, c.CNIVersion, c.Sources[0].Pool))
 			}
 			if !slices.Equal(got, tt.want) {
 				t.Errorf("got %q; want %q", got, tt.want)

@@ -62,7 +62,7 @@ func (p *parser) config(top object, cniArgs string) {
 	p.unique(top, isTopKey)
 	p.cfg.CNIVersion = p.text(top, "cniVersion")
 	p.name(top)
-	p.cfg.AllowPersistentIPs = p.flag(top, "allowPersistentIPs", false)
+	_ = p.flag(top, "allowPersistentIPs", false) // KubeVirt goes by it
 	if raw, ok := top.get("prevResult"); ok {
 		p.cfg.PrevResult = bytes.Clone(raw) // a Config shares no memory with the text
 	}

@@ -128,13 +128,11 @@ func (p *parser) cniArgs(args string) (ip string) {
 			p.cfg.Pod.Name = value
 		case key == "K8S_POD_UID":
 			p.cfg.Pod.UID = value
-		case key == "K8S_POD_INFRA_CONTAINER_ID":
-			p.cfg.Pod.Sandbox = value
 		case key == ArgUnselected:
 			p.cfg.Pod.Unselected = p.truth(key, value)
 		case key == ArgClaim:
 			p.cfg.Pod.Claim = value
-		case key == "MAC": // the interface plugin's
+		case key == "MAC", key == "K8S_POD_INFRA_CONTAINER_ID": // of no use for addresses
 		default:
 			unknown = append(unknown, key)
 		}
