@@ -75,6 +75,7 @@ type Agent struct {
 	recalls   map[string]bool    // the registration's recalls that have been taken up, by ID
 	// asked is what the registration asked last of the node's pods, answer what it is to say.
 	asked, answer string
+	answering     bool // what is asked is being found out
 
 	listing listing
 

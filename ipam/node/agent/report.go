@@ -76,35 +76,44 @@ func (a *Agent) hearLook(s protocol.Registration) {
 		return
 	}
 	a.mu.Lock()
-	fresh := s.Look != "" && s.Look != a.asked
-	a.asked = s.Look
+	begin := s.Look != "" && s.Look != a.asked && !a.answering
+	a.asked, a.answering = s.Look, a.answering || begin
 	if s.Look == "" {
 		a.answer = ""
 	}
 	a.mu.Unlock()
-	if fresh {
-		a.background(func(ctx context.Context) { a.answerLook(ctx, s.Look) })
+	if begin {
+		a.background(func(ctx context.Context) {
+			for text := s.Look; text != ""; {
+				text = a.answerLook(ctx, text)
+			}
+		})
 	}
 }
 
 // answerLook finds out what is asked, and has the next heartbeat, which is due at once, say
-// it.
-func (a *Agent) answerLook(ctx context.Context, text string) {
+// it. If something else is asked by then it returns that: what is slow to read is read for one
+// question at a time.
+func (a *Agent) answerLook(ctx context.Context, text string) (next string) {
+	answer := ""
 	look, err := protocol.ParseLook(text)
 	if err != nil {
 		a.log.WarnContext(ctx, "what the registration asks is not understood", "error", err)
-		return
+	} else {
+		answer = a.report(ctx, look).String()
 	}
-	report := a.report(ctx, look)
 	a.mu.Lock()
-	current := a.asked == text
-	if current {
-		a.answer = report.String()
+	if a.asked != text && ctx.Err() == nil {
+		next = a.asked
+	} else {
+		a.answer = answer
 	}
+	a.answering = next != ""
 	a.mu.Unlock()
-	if current {
+	if next == "" && answer != "" {
 		a.BeatNow()
 	}
+	return next
 }
 
 // report returns which pods run on the node, and what they have in the look's ranges: whoever

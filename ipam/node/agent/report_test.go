@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -88,6 +89,50 @@ func TestReportsWhatTenureHasGiven(t *testing.T) {
 		says("after the DEL, while the pod still shows it", ours)
 		time.Sleep(latelyKept)
 		says("a while after the DEL")
+	})
+}
+
+// slowHost is a Host that takes long to read what the CNI library has kept.
+type slowHost struct {
+	cachingHost
+	reading, most, reads atomic.Int32
+}
+
+func (h *slowHost) Cached() ([]cniresults.Entry, []*cniresults.FileError, error) {
+	h.most.Store(max(h.most.Load(), h.reading.Add(1)))
+	time.Sleep(time.Minute)
+	h.reading.Add(-1)
+	h.reads.Add(1)
+	return nil, nil, nil
+}
+
+// TestAnswersOneQuestionAtATime: a node that is slow to read what is asked for does not read it
+// for each question anew, and answers the last.
+func TestAnswersOneQuestionAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _ := newBubbleAgent(t, &listedLeases{})
+		host := &slowHost{}
+		a.host, a.beatNow = host, make(chan struct{}, 1)
+		ask := func(id string) {
+			a.hearLook(protocol.Registration{Store: a.st.ID(), Machine: a.cfg.Machine, Boot: a.cfg.Boot, Look: protocol.Look{ID: id}.String()})
+			time.Sleep(time.Second)
+		}
+		answer := func() string {
+			time.Sleep(time.Hour)
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			return a.answer
+		}
+		for _, id := range []string{"1", "2", "3"} {
+			ask(id)
+		}
+		if r, _, err := protocol.ParseReport(answer()); err != nil || r.ID != "3" || host.most.Load() > 1 || host.reads.Load() != 2 {
+			t.Errorf("it answers %+v, and has read %d times, %d at once; want the answer to 3, two and one", r, host.reads.Load(), host.most.Load())
+		}
+		ask("4")
+		if r, _, err := protocol.ParseReport(answer()); err != nil || r.ID != "4" {
+			t.Errorf("it answers %+v; want the answer to 4", r)
+		}
 	})
 }
 
