@@ -195,7 +195,7 @@ func (t *look) collect(ctx context.Context) (done bool, err error) {
 		now[reg.Node] = reg
 	}
 	var goOn []protocol.NodeName
-	waits, late := false, t.Now().Sub(t.askedAt) >= answerWithin
+	waits, late := false, t.Now().Sub(t.askedAt) >= t.within()
 	for _, n := range slices.Sorted(maps.Keys(t.asked)) {
 		if _, answered := t.facts.Reports[n]; answered {
 			continue
@@ -216,6 +216,17 @@ func (t *look) collect(ctx context.Context) (done bool, err error) {
 	}
 	t.send(ctx, goOn)
 	return !waits && len(goOn) == 0 || late, nil
+}
+
+// within returns how long the nodes may take to answer. One that may just be slow gets more time,
+// before it is passed over.
+func (t *look) within() time.Duration {
+	for n := range t.asked {
+		if since, silent := t.silent[n]; silent && t.passed[n] == nil && t.askedAt.Sub(since) >= slowAfter {
+			return slowWithin
+		}
+	}
+	return answerWithin
 }
 
 // hear takes up what a node's registration says in answer to its question; more says that it goes

@@ -53,9 +53,12 @@ const (
 	// tookMost is how much of the time that a look took counts for when the next one is.
 	tookMost = 30 * time.Second
 	// answerEvery is how often it sees whether the nodes' agents have answered, answerWithin
-	// how long these may take, and passAfter how long a pool waits for one that never does.
+	// how long these may take, or slowWithin once one has not answered for slowAfter, and passAfter
+	// how long a pool waits for one that never does.
 	answerEvery  = 200 * time.Millisecond
 	answerWithin = 5 * time.Second
+	slowWithin   = 30 * time.Second
+	slowAfter    = time.Minute
 	passAfter    = 10 * time.Minute
 	// fenceWithin is how long the API servers may take to hear of a fence.
 	fenceWithin = 5 * time.Second
