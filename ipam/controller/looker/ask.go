@@ -69,8 +69,21 @@ func (t *look) readNodes(ctx context.Context) error {
 			t.facts.Agents[reg.Node] = t.Beats(reg.Node)
 		}
 	}
-	maps.DeleteFunc(t.passed, func(n protocol.NodeName, _ map[protocol.PoolName]bool) bool { return t.nodes[n] == nil })
+	for n, pools := range t.passed {
+		maps.DeleteFunc(pools, func(name protocol.PoolName, _ bool) bool {
+			return t.nodes[n] == nil || !slices.ContainsFunc(t.pools, func(p *pool) bool { return p.Name == name })
+		})
+		t.forgive(n, nil)
+	}
 	return nil
+}
+
+// forgive forgets that pools went on without a node's word.
+func (l *Looker) forgive(n protocol.NodeName, pools map[protocol.PoolName]bool) {
+	maps.DeleteFunc(l.passed[n], func(p protocol.PoolName, _ bool) bool { return pools[p] })
+	if len(l.passed[n]) == 0 {
+		delete(l.passed, n)
+	}
 }
 
 // node looks at the Node of that name.
@@ -88,8 +101,8 @@ func (t *look) node(ctx context.Context, name protocol.NodeName) *node {
 }
 
 // ask asks the nodes' agents what their pods have, where that tells something: those whose word the
-// pools wait for, and those on which something that is kept may have ended. It reports whether any
-// is asked.
+// pools wait for, or went on without, and those on which something that is kept may have ended. It
+// reports whether any is asked.
 func (t *look) ask(ctx context.Context) bool {
 	of := map[protocol.NodeName]map[protocol.PoolName]bool{}
 	add := func(n protocol.NodeName, p protocol.PoolName) {
@@ -101,6 +114,11 @@ func (t *look) ask(ctx context.Context) bool {
 	for _, p := range t.pools {
 		for n := range p.finding.Asks {
 			add(n, p.Name)
+		}
+	}
+	for n, pools := range t.passed { // what they have may be free yet
+		for p := range pools {
+			add(n, p)
 		}
 	}
 	for _, b := range t.evidence.Unclaimed(t.kept()) {
@@ -203,7 +221,7 @@ func (t *look) collect(ctx context.Context) (done bool, err error) {
 		switch answered, more := t.hear(ctx, n, now[n].Report); {
 		case answered:
 			delete(t.silent, n)
-			delete(t.passed, n)
+			t.forgive(n, t.asked[n].pools)
 		case more && !late:
 			goOn = append(goOn, n)
 		case now[n].Ended() || !t.Beats(n) || !t.node(ctx, n).there:

@@ -112,7 +112,7 @@ func (l *Looker) newLook() *look {
 
 // cause reports whether there is a cause to look.
 func (t *look) cause() bool {
-	return len(t.Broker.Kept()) > 0 || len(t.asking) > 0 || slices.ContainsFunc(t.pools, func(p *pool) bool { return p.waits || p.watched })
+	return len(t.Broker.Kept()) > 0 || len(t.asking) > 0 || len(t.passed) > 0 || slices.ContainsFunc(t.pools, func(p *pool) bool { return p.waits || p.watched })
 }
 
 // seeFences notes since when the pools have said what they fence: by the clock of this

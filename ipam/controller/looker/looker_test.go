@@ -237,9 +237,16 @@ func TestWiderPoolWaitsForNobody(t *testing.T) {
 	if v := c.look(t); !v.Clear() || !slices.Equal(v.PassedOver, []protocol.NodeName{"n1"}) {
 		t.Errorf("after %v: stage %d, %q, passed over %v", passAfter, v.Stage, v.Why, v.PassedOver)
 	}
-	c.answer = func(look protocol.Look) protocol.Report { return protocol.Report{ID: look.ID} }
-	if v := c.look(t); len(v.PassedOver) > 0 {
-		t.Errorf("after it has answered: %v", v.PassedOver)
+	c.pools[0].Status.Withheld, c.pods = nil, nil
+	if v := c.look(t); len(v.PassedOver) == 0 {
+		t.Error("once nothing waits it is not said any more")
+	}
+	late := netip.MustParseAddr("10.0.1.7")
+	c.answer = func(look protocol.Look) protocol.Report {
+		return protocol.Report{ID: look.ID, Has: []protocol.Sighting{{Addr: late, Sandbox: "box", Network: "net", IPAM: "host-local"}}}
+	}
+	if v := c.look(t); len(v.PassedOver) > 0 || c.asks[late].To.UID != "box" {
+		t.Errorf("after it has answered: passed over %v, asks for %v", v.PassedOver, c.asks)
 	}
 }
 
