@@ -9,6 +9,7 @@ import (
 	admissionregistration "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/podnetwork"
@@ -35,6 +36,11 @@ func makeCertificate(ctx context.Context, s *session) error {
 	if err := s.connect(); err != nil {
 		return err
 	}
+	// Of two who make one at once, one trusts what the other does not serve, and begins again.
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error { return s.makeCertificate(ctx) })
+}
+
+func (s *session) makeCertificate(ctx context.Context) error {
 	secret := &corev1.Secret{}
 	err := s.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: certificate.Name}, secret)
 	switch {
