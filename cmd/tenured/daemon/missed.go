@@ -1,16 +1,13 @@
 package daemon
 
 import (
-	"errors"
-	"io/fs"
-	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/tenure-ipam/tenure/attach/missed"
 	"github.com/tenure-ipam/tenure/attach/ready"
 	"github.com/tenure-ipam/tenure/ipam/kube"
+	"github.com/tenure-ipam/tenure/ipam/netns"
 )
 
 // lookForMissed is how often it is looked for pods that the meta-plugin has missed.
@@ -46,19 +43,6 @@ func (d *Daemon) missed(k *ready.Keeper, cache *kube.PodCache, events *kube.Even
 		}
 		return all
 	}
-	host := hostFromHere(d.cfg)
-	return missed.New(cfg, missed.Node{Pods: pods, Gone: host.nothingAt, Rival: k.Rival, Warn: events.WarnPod}, d.log)
-}
-
-// nothingAt reports whether there is no network namespace at a path, as far as this process sees
-// what the host has.
-func (h Host) nothingAt(path string) bool {
-	if strings.HasPrefix(path, "/proc/") && !h.SeesHost {
-		return false
-	}
-	if _, err := os.Stat(filepath.Dir(path)); err != nil && !strings.HasPrefix(path, "/proc/") {
-		return false
-	}
-	_, err := os.Stat(path)
-	return path != "" && errors.Is(err, fs.ErrNotExist)
+	gone := func(path string) bool { return netns.SurelyAbsent(path, netns.SeesHost()) }
+	return missed.New(cfg, missed.Node{Pods: pods, Gone: gone, Rival: k.Rival, Warn: events.WarnPod}, d.log)
 }
