@@ -24,12 +24,12 @@ func (s *source) PodNetworks(ctx context.Context, namespace string, elements []a
 	if err := s.connect(); err != nil {
 		return nil, false, err
 	}
-	all, err := judge.List(ctx, liveNetworks{s}, namespace, elements)
+	all, err := judge.List(ctx, liveNetworks{users{s, access.PodNetwork}}, namespace, elements)
 	return all, true, err
 }
 
 // liveNetworks is what the cluster says of PodNetworks.
-type liveNetworks struct{ *source }
+type liveNetworks struct{ users }
 
 // PodNetwork implements [judge.Known].
 func (l liveNetworks) PodNetwork(ctx context.Context, name string) (judge.Network, bool, error) {
@@ -57,10 +57,16 @@ func (l liveNetworks) Attachment(ctx context.Context, namespace, name string) (j
 	return judge.Attachment{}, false, fmt.Errorf("read it: %w", err)
 }
 
-// MayUse implements [judge.Known]. Who may not ask the authorizer is told of the other rules
+// users is what the cluster says of who may use objects of a kind.
+type users struct {
+	*source
+	of access.Kind
+}
+
+// MayUse implements [access.Facts]. Who may not ask the authorizer is told of the other rules
 // alone.
-func (l liveNetworks) MayUse(ctx context.Context, namespace, network string) (bool, error) {
-	ok, err := l.api.MayUse(access.PodNetwork)(ctx, namespace, network)
+func (u users) MayUse(ctx context.Context, namespace, name string) (bool, error) {
+	ok, err := u.api.MayUse(u.of)(ctx, namespace, name)
 	if apierrors.IsForbidden(err) {
 		return true, nil
 	}

@@ -160,7 +160,7 @@ func (l podLook) pool(ctx context.Context, v *podView, n networkView, name strin
 	if p.Spec.Source != nil && n.Claim == "" {
 		v.because("network %s: pool %s has its addresses from Neutron, and gives them to IPAMClaims alone: have the pod name a claim, or select a definition with the annotation tenure.dev/vif", n.Network, name)
 	}
-	err = kube.RuleOf(access.Pool, p.Spec.Access, p.Spec.NamespaceSelector).Check(ctx, poolFacts{&source{session: l.session}}, v.Namespace, name)
+	err = kube.RuleOf(access.Pool, p.Spec.Access, p.Spec.NamespaceSelector).Check(ctx, users{&source{session: l.session}, access.Pool}, v.Namespace, name)
 	if denied, ok := errors.AsType[*access.DeniedError](err); ok {
 		v.because("network %s: %v", n.Network, denied)
 		err = nil
@@ -176,19 +176,6 @@ func furtherOf(p *v1alpha1.IPPool, from *metav1.Condition) (text string) {
 		}
 	}
 	return text
-}
-
-// poolFacts is what the cluster says of who may use a pool.
-type poolFacts struct{ *source }
-
-// MayUse implements [access.Facts]. Who may not ask the authorizer is told of the other rules
-// alone.
-func (f poolFacts) MayUse(ctx context.Context, namespace, pool string) (bool, error) {
-	ok, err := f.api.MayUse(access.Pool)(ctx, namespace, pool)
-	if apierrors.IsForbidden(err) {
-		return true, nil
-	}
-	return ok, err
 }
 
 // asked adds what an interface asks for and its pools cannot give, or another pod has.
