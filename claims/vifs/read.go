@@ -10,7 +10,6 @@ import (
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,7 +32,7 @@ func (r *Reconciler) facts(ctx context.Context, pod *corev1.Pod) (facts, error) 
 	var unread error
 	selections, err := npwg.Parse(pod.Annotations[npwg.AnnotationNetworks], pod.Namespace, func(namespace, name string) npwg.Version {
 		var o nad.NetworkAttachmentDefinition
-		_, err := r.read(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &o)
+		_, err := kube.Read(ctx, r.Cache, client.ObjectKey{Namespace: namespace, Name: name}, &o)
 		unread = errors.Join(unread, err)
 		return npwg.VersionOf(o.Annotations, npwg.V13)
 	})
@@ -46,7 +45,7 @@ func (r *Reconciler) facts(ctx context.Context, pod *corev1.Pod) (facts, error) 
 	}
 	for i, sel := range selections {
 		var o nad.NetworkAttachmentDefinition
-		found, err := r.read(ctx, client.ObjectKey{Namespace: sel.Namespace, Name: sel.Name}, &o)
+		found, err := kube.Read(ctx, r.Cache, client.ObjectKey{Namespace: sel.Namespace, Name: sel.Name}, &o)
 		if err != nil {
 			return f, err
 		}
@@ -71,18 +70,6 @@ func (r *Reconciler) facts(ctx context.Context, pod *corev1.Pod) (facts, error) 
 	return f, nil
 }
 
-// read reads an object of the cache.
-func (r *Reconciler) read(ctx context.Context, key client.ObjectKey, o client.Object) (found bool, err error) {
-	err = r.Cache.Get(ctx, key, o)
-	switch {
-	case apierrors.IsNotFound(err):
-		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("read %T %s: %w", o, key, err)
-	}
-	return true, nil
-}
-
 // forbidden says why pods of a namespace may not use a definition; empty: they may. Those of
 // another namespace may only if the definition itself says so, since claims use up its pool.
 func (r *Reconciler) forbidden(ctx context.Context, o *nad.NetworkAttachmentDefinition, namespace string) (string, error) {
@@ -92,7 +79,7 @@ func (r *Reconciler) forbidden(ctx context.Context, o *nad.NetworkAttachmentDefi
 	var of metav1.PartialObjectMetadata
 	if _, ok := o.Annotations[npwg.AnnotationSelector]; ok {
 		of.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-		if _, err := r.read(ctx, client.ObjectKey{Name: namespace}, &of); err != nil {
+		if _, err := kube.Read(ctx, r.Cache, client.ObjectKey{Name: namespace}, &of); err != nil {
 			return "", err
 		}
 	}
@@ -118,7 +105,7 @@ type config struct {
 // network reads the definition that is made of o. It is nil before there is one of what o says now.
 func (r *Reconciler) network(ctx context.Context, o *nad.NetworkAttachmentDefinition) (*network, error) {
 	var made nad.NetworkAttachmentDefinition
-	found, err := r.read(ctx, client.ObjectKey{Namespace: podnetwork.Namespace, Name: vif.DefinitionName(o.Namespace, o.Name)}, &made)
+	found, err := kube.Read(ctx, r.Cache, client.ObjectKey{Namespace: podnetwork.Namespace, Name: vif.DefinitionName(o.Namespace, o.Name)}, &made)
 	if !found || made.Annotations[podnetwork.AnnotationMadeFor] != vif.Fingerprint(o.Annotations) {
 		return nil, err
 	}
@@ -128,7 +115,7 @@ func (r *Reconciler) network(ctx context.Context, o *nad.NetworkAttachmentDefini
 	}
 	n := &network{name: c.Name, plugin: c.Type, takesMAC: c.Capabilities["mac"], mtu: c.MTU, vlan: c.VLAN}
 	var pool v1alpha1.IPPool
-	if found, err = r.read(ctx, client.ObjectKey{Name: c.IPAM.Pool}, &pool); found {
+	if found, err = kube.Read(ctx, r.Cache, client.ObjectKey{Name: c.IPAM.Pool}, &pool); found {
 		n.addPool(&pool)
 	}
 	return n, err
@@ -160,7 +147,7 @@ func addr(text string) netip.Addr {
 // claim reads a claim; nil: there is none.
 func (r *Reconciler) claim(ctx context.Context, key client.ObjectKey) (*claim, error) {
 	var o ipamclaims.IPAMClaim
-	found, err := r.read(ctx, key, &o)
+	found, err := kube.Read(ctx, r.Cache, key, &o)
 	if !found {
 		return nil, err
 	}

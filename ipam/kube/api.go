@@ -133,6 +133,18 @@ func Call(ctx context.Context, f func(context.Context) error) error {
 	return f(ctx)
 }
 
+// Read reads an object from a cache.
+func Read(ctx context.Context, cache client.Reader, key client.ObjectKey, o client.Object) (found bool, err error) {
+	err = cache.Get(ctx, key, o)
+	switch {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("read %T %s: %w", o, key, err)
+	}
+	return true, nil
+}
+
 // withTimeout gives one call its deadline.
 func withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return within(ctx, CallTimeout)

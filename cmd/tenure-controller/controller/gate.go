@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
@@ -87,7 +86,7 @@ type cachedNetworks struct{ admission }
 // PodNetwork implements judge.Known.
 func (k cachedNetworks) PodNetwork(ctx context.Context, name string) (n judge.Network, exists bool, err error) {
 	var o v1alpha1.PodNetwork
-	exists, err = k.read(ctx, client.ObjectKey{Name: name}, &o)
+	exists, err = kube.Read(ctx, k.cache, client.ObjectKey{Name: name}, &o)
 	if !exists {
 		return n, false, err
 	}
@@ -97,20 +96,9 @@ func (k cachedNetworks) PodNetwork(ctx context.Context, name string) (n judge.Ne
 // Attachment implements judge.Known.
 func (k cachedNetworks) Attachment(ctx context.Context, namespace, name string) (a judge.Attachment, exists bool, err error) {
 	var o v1alpha1.PodNetworkAttachment
-	exists, err = k.read(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &o)
+	exists, err = kube.Read(ctx, k.cache, client.ObjectKey{Namespace: namespace, Name: name}, &o)
 	if !exists {
 		return a, false, err
 	}
 	return podnetwork.AttachmentOf(&o), true, nil
-}
-
-func (k cachedNetworks) read(ctx context.Context, key client.ObjectKey, o client.Object) (exists bool, err error) {
-	err = k.cache.Get(ctx, key, o)
-	switch {
-	case apierrors.IsNotFound(err):
-		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("read %T %s: %w", o, key, err)
-	}
-	return true, nil
 }
