@@ -12,6 +12,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/foreign"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
 // TestWithheldThroughAClosure (I1): a pool that was open, and is closed for a while, as for
@@ -209,5 +210,22 @@ func TestWiderPoolTakesOverNothingTwice(t *testing.T) {
 	s.withhold(st)
 	if len(st.Withheld) == 0 || !st.FencedSince.Equal(&since) {
 		t.Errorf("withholds %q, taken over since %v; want the added addresses, and still %v", st.Withheld, st.FencedSince, since)
+	}
+}
+
+// A controller that has just begun to lead has heard of no registration that it reads: it does not
+// take the agents for dead, whose word pools wait for. One of which it hears for F/2 no more is.
+func TestNodesBeatUntilTheyAreHeardOfNoMore(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	r := &Reconciler{Now: func() time.Time { return now }}
+	if !r.Beats("n1") {
+		t.Error("before anything is heard: it does not beat")
+	}
+	r.Hear(protocol.Registration{Meta: protocol.Meta{Name: "n1", UID: "u"}, Node: "n1", Store: "s", Fence: time.Minute})
+	if !r.Beats("n1") {
+		t.Error("once it is heard: it does not beat")
+	}
+	if now = now.Add(30 * time.Second); r.Beats("n1") {
+		t.Error("F/2 later: it beats")
 	}
 }

@@ -169,12 +169,13 @@ func (l *registrations) reaches(lease *v1alpha1.IPLease, now time.Time) bool {
 	return !ok || r.id == lease.Status.Answered || now.Sub(r.since) < answerWithin
 }
 
-// Beats reports whether a node's agent has been heard of within F/2.
+// Beats reports whether the agent of a node that has a registration has been heard of within F/2.
+// One of which nothing was heard yet does: this controller has just begun to lead.
 func (r *Reconciler) Beats(node protocol.NodeName) bool {
 	r.regs.mu.Lock()
 	defer r.regs.mu.Unlock()
 	o := r.regs.nodes[node]
-	return o != nil && (o.fence <= 0 || r.Now().Sub(o.since) < o.fence/2)
+	return o == nil || o.fence <= 0 || r.Now().Sub(o.since) < o.fence/2
 }
 
 // credibleOpening returns the greatest opening that a registration says of a restored API server,
