@@ -80,7 +80,7 @@ func (r *Implicit) assign(ctx context.Context, pools []poolspec.DomainPool) (net
 	}
 	draining := make([]poolspec.DomainPool, len(pools))
 	for i, p := range pools {
-		leases, err := r.leases(ctx, p.Name)
+		leases, err := leasesOf(ctx, r.Cache, p.Name)
 		if err != nil {
 			return networks.Assignment{}, err
 		}

@@ -69,7 +69,7 @@ func (r *Implicit) pool(ctx context.Context, d described) (reconcile.Result, err
 	case !apierrors.IsNotFound(err):
 		return reconcile.Result{}, fmt.Errorf("read pool %s: %w", d.name, err)
 	}
-	leases, err := r.leases(ctx, d.name)
+	leases, err := leasesOf(ctx, r.Cache, d.name)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -84,10 +84,10 @@ func (r *Implicit) pool(ctx context.Context, d described) (reconcile.Result, err
 	return r.apply(ctx, d, p)
 }
 
-// leases returns the leases of a pool, as the cache has them.
-func (r *Implicit) leases(ctx context.Context, pool string) ([]v1alpha1.IPLease, error) {
+// leasesOf returns the leases of a pool, as the cache has them.
+func leasesOf(ctx context.Context, cache client.Reader, pool string) ([]v1alpha1.IPLease, error) {
 	var leases v1alpha1.IPLeaseList
-	if err := r.Cache.List(ctx, &leases, client.MatchingFields{leasesByPool: pool}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := cache.List(ctx, &leases, client.MatchingFields{leasesByPool: pool}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list leases of pool %s: %w", pool, err)
 	}
 	return leases.Items, nil

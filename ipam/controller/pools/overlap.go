@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
@@ -149,12 +148,12 @@ func (r *Reconciler) rivals(ctx context.Context, pool *v1alpha1.IPPool, all []v1
 	c := &live{pool: pool}
 	c.sort(all, nil, nil)
 	for i := range c.others {
-		var leases v1alpha1.IPLeaseList
-		if err := r.Cache.List(ctx, &leases, client.MatchingFields{leasesByPool: c.others[i].Name}, client.UnsafeDisableDeepCopy); err != nil {
-			return nil, fmt.Errorf("list leases of pool %s: %w", c.others[i].Name, err)
+		leases, err := leasesOf(ctx, r.Cache, c.others[i].Name)
+		if err != nil {
+			return nil, err
 		}
-		for k := range leases.Items {
-			if l, err := kube.LeaseOf(&leases.Items[k]); err == nil { // of others the live list tells
+		for k := range leases {
+			if l, err := kube.LeaseOf(&leases[k]); err == nil { // of others the live list tells
 				c.foreign = append(c.foreign, l)
 			}
 		}
@@ -307,12 +306,12 @@ func (r *Reconciler) lingering(ctx context.Context, pool *v1alpha1.IPPool, shape
 		if o := &others[i]; o.Name == pool.Name || o.Spec.Domain != "" {
 			continue
 		}
-		var leases v1alpha1.IPLeaseList
-		if err := r.Cache.List(ctx, &leases, client.MatchingFields{leasesByPool: others[i].Name}, client.UnsafeDisableDeepCopy); err != nil {
-			return nil, fmt.Errorf("list leases of pool %s: %w", others[i].Name, err)
+		leases, err := leasesOf(ctx, r.Cache, others[i].Name)
+		if err != nil {
+			return nil, err
 		}
 		other, _ := r.Shapes.Of(&others[i])
-		if slices.ContainsFunc(leases.Items, func(l v1alpha1.IPLease) bool { return lingers(&l, shape, other) }) {
+		if slices.ContainsFunc(leases, func(l v1alpha1.IPLease) bool { return lingers(&l, shape, other) }) {
 			known.pools = append(known.pools, others[i].Name)
 		}
 	}

@@ -156,15 +156,15 @@ func (r *Reconciler) look(ctx context.Context, pool *v1alpha1.IPPool) (seen, err
 			s.whole = s.shape
 		}
 	}
-	var leases v1alpha1.IPLeaseList
-	if err := r.Cache.List(ctx, &leases, client.MatchingFields{leasesByPool: pool.Name}, client.UnsafeDisableDeepCopy); err != nil {
-		return s, fmt.Errorf("list leases of pool %s: %w", pool.Name, err)
+	leases, err := leasesOf(ctx, r.Cache, pool.Name)
+	if err != nil {
+		return s, err
 	}
 	inUse, err := r.inUse(ctx, s.now)
 	if err != nil {
 		return s, err
 	}
-	s.tally = count(leases.Items, s.shape, surroundings{
+	s.tally = count(leases, s.shape, surroundings{
 		inUse: inUse, reaches: func(l *v1alpha1.IPLease) bool { return r.regs.reaches(l, s.now) },
 	})
 	var others v1alpha1.IPPoolList
@@ -185,7 +185,7 @@ func (r *Reconciler) look(ctx context.Context, pool *v1alpha1.IPPool) (seen, err
 	if s.routers, err = r.routersOf(ctx, pool); err != nil {
 		return s, err
 	}
-	s.routed = s.routers.usedBy(leases.Items)
+	s.routed = s.routers.usedBy(leases)
 	if implicit(pool) {
 		describing, err := r.Networks.OfPool(ctx, pool.Name)
 		if err != nil {
