@@ -161,7 +161,7 @@ func (r *Reconciler) adopt(ctx context.Context, f facts, w wanted) (*fault, erro
 
 // write writes annotations of a pod, if this is still as it was seen. again says that it is not.
 func (r *Reconciler) write(ctx context.Context, pod *corev1.Pod, annotations map[string]string) (why *fault, again bool, err error) {
-	seen := protocol.Meta{Name: pod.Name, UID: protocol.UID(pod.UID), Revision: protocol.Revision(pod.ResourceVersion)}
+	seen := kube.MetaOf(pod)
 	patch, err := kube.SwapPatch(seen, map[string]any{"metadata": map[string]any{"annotations": annotations}})
 	if err != nil {
 		return nil, false, err //nolint:wrapcheck // says what it is about

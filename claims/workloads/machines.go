@@ -68,7 +68,7 @@ func (m *MachineClaims) give(ctx context.Context, claim *ipamclaims.IPAMClaim, v
 	owner := metav1.OwnerReference{
 		APIVersion: kube.VirtualMachine.GroupVersion().String(), Kind: kube.VirtualMachine.Kind, Name: vm.Name, UID: vm.UID, Controller: &yes,
 	}
-	seen := protocol.Meta{Name: claim.Name, UID: protocol.UID(claim.UID), Revision: protocol.Revision(claim.ResourceVersion)}
+	seen := kube.MetaOf(claim)
 	err := writeMeta(ctx, m.Live, claim.Namespace, seen, map[string]any{"ownerReferences": []metav1.OwnerReference{owner}})
 	switch out := kube.Classify(err); out {
 	case protocol.Done:

@@ -251,7 +251,8 @@ func (a *API) list(ctx context.Context, into client.ObjectList, opts ...client.L
 	return err
 }
 
-func metaOf(o metav1.Object) protocol.Meta {
+// MetaOf reads what tells an object from others, and a version of it from others.
+func MetaOf(o metav1.Object) protocol.Meta {
 	return protocol.Meta{
 		Name: o.GetName(), UID: protocol.UID(o.GetUID()), Revision: protocol.Revision(o.GetResourceVersion()),
 		Deleting: o.GetDeletionTimestamp() != nil,

@@ -205,7 +205,7 @@ func LeaseOf(o *v1alpha1.IPLease) (protocol.Lease, error) {
 	block, err := netip.ParsePrefix(o.Spec.Block)
 	errs = append(errs, err)
 	l := protocol.Lease{
-		Meta: metaOf(o), Protocol: int(o.Spec.Protocol),
+		Meta: MetaOf(o), Protocol: int(o.Spec.Protocol),
 		Pool: protocol.PoolName(o.Spec.Pool), PoolUID: protocol.UID(o.Spec.PoolUID), Block: block,
 		Holder: protocol.Holder{Node: protocol.NodeName(o.Spec.Holder.Node), Cluster: o.Spec.Holder.Kind == v1alpha1.HolderCluster},
 		Store:  protocol.StoreID(o.Spec.Store), Term: o.Spec.Term, Turn: o.Spec.Turn,

@@ -47,15 +47,12 @@ func (a *API) ReadReservation(ctx context.Context, name string) (*v1alpha1.IPRes
 
 // Pools lists what the protocol needs of all pools, live.
 func (a *API) Pools(ctx context.Context) ([]protocol.Pool, error) {
-	var list v1alpha1.IPPoolList
-	if err := a.list(ctx, &list); err != nil {
-		return nil, fmt.Errorf("list pools: %w", err)
+	all, err := a.IPPools(ctx)
+	pools := make([]protocol.Pool, len(all))
+	for i := range all {
+		pools[i] = PoolOf(&all[i])
 	}
-	pools := make([]protocol.Pool, len(list.Items))
-	for i := range list.Items {
-		pools[i] = PoolOf(&list.Items[i])
-	}
-	return pools, nil
+	return pools, err
 }
 
 // IPPools lists all pools whole, live.
@@ -113,7 +110,7 @@ func (a *API) Revision(ctx context.Context) (protocol.Revision, error) {
 func PoolOf(o *v1alpha1.IPPool) protocol.Pool {
 	shape, err := poolspec.ParsePool(PoolText(o)) // of one that cannot be read, the controller says so, and closes it
 	p := protocol.Pool{
-		Meta: metaOf(o), Open: o.Status.Leasing == v1alpha1.LeasingOpen, Opening: o.Status.Opening,
+		Meta: MetaOf(o), Open: o.Status.Leasing == v1alpha1.LeasingOpen, Opening: o.Status.Opening,
 		Generation: o.Generation, Edited: err != nil || o.Status.ObservedGeneration > 0 && o.Status.ObservedGeneration < o.Generation,
 		Confirmed: o.Spec.TakeOver == v1alpha1.TakeOverConfirmed,
 	}
@@ -187,7 +184,7 @@ const ConditionIPsAllocated = "IPsAllocated"
 // out: the status is a copy, and whoever needs it compares it with the leases.
 func ClaimOf(o *ipamclaims.IPAMClaim) protocol.Claim {
 	c := protocol.Claim{
-		Meta: metaOf(o), Namespace: o.Namespace, Network: o.Spec.Network, Interface: o.Spec.Interface,
+		Meta: MetaOf(o), Namespace: o.Namespace, Network: o.Spec.Network, Interface: o.Spec.Interface,
 		Owner: OwnerOf(o), VM: o.Labels[VMLabel], StatefulSet: o.Labels[workload.LabelSet], ByName: protocol.UID(o.Labels[workload.LabelOwner]),
 	}
 	for _, ip := range o.Status.IPs {

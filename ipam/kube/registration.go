@@ -197,7 +197,7 @@ func (e *RegistrationError) Unwrap() error { return e.Err }
 // [protocol.MaxFence], which no agent exceeds, whatever the registration says.
 func RegistrationOf(o *coordination.Lease) (protocol.Registration, error) {
 	s := protocol.Registration{
-		Meta: metaOf(o), Node: protocol.NodeName(o.Name), NodeUID: protocol.UID(o.Annotations[annotationNodeUID]),
+		Meta: MetaOf(o), Node: protocol.NodeName(o.Name), NodeUID: protocol.UID(o.Annotations[annotationNodeUID]),
 		Machine: o.Annotations[annotationMachine], Boot: o.Annotations[annotationBoot], Restored: o.Annotations[annotationRestore],
 		Look: o.Annotations[annotationLook], Report: o.Annotations[annotationReport],
 	}

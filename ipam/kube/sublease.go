@@ -106,7 +106,7 @@ func (a *API) subLeases(ctx context.Context, opts ...client.ListOption) ([]proto
 // SubLeaseOf reads an IPSubLease.
 func SubLeaseOf(o *v1alpha1.IPSubLease) (protocol.SubLease, error) {
 	s := protocol.SubLease{
-		Meta: metaOf(o), Protocol: int(o.Spec.Protocol), Node: protocol.NodeName(o.Spec.Node),
+		Meta: MetaOf(o), Protocol: int(o.Spec.Protocol), Node: protocol.NodeName(o.Spec.Node),
 		Store: protocol.StoreID(o.Spec.Store), Term: o.Spec.Term, Turn: o.Spec.Turn,
 	}
 	if u := o.Spec.Use; u != nil {

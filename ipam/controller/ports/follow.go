@@ -116,7 +116,7 @@ func (f *Follower) condition(pool *v1alpha1.IPPool, next followed, says Problem)
 // write writes what is other than it was: first the status, since who asks for ports by the new
 // ranges reads it, and then the spec. It is not written if the pool has changed meanwhile.
 func (f *Follower) write(ctx context.Context, pool *v1alpha1.IPPool, next followed, says metav1.Condition) (written bool, err error) {
-	seen := protocol.Meta{Name: pool.Name, UID: protocol.UID(pool.UID), Revision: protocol.Revision(pool.ResourceVersion)}
+	seen := kube.MetaOf(pool)
 	conditions := slices.Clone(pool.Status.Conditions)
 	before := meta.FindStatusCondition(conditions, says.Type)
 	same := before != nil && before.Status == says.Status && before.Reason == says.Reason && before.Message == says.Message

@@ -203,7 +203,7 @@ func (r *Subnets) finish(ctx context.Context, pool *v1alpha1.IPPool, definition 
 		r.Log.WarnContext(ctx, "the subnet of a definition that is gone is not deleted yet", "definition", definition, "pool", pool.Name, "error", err)
 		return reconcile.Result{RequeueAfter: waitForUsers}, nil
 	}
-	seen := protocol.Meta{Name: pool.Name, UID: protocol.UID(pool.UID), Revision: protocol.Revision(pool.ResourceVersion)}
+	seen := kube.MetaOf(pool)
 	left := slices.DeleteFunc(slices.Clone(pool.Finalizers), func(f string) bool { return f == vif.FinalizerSubnet })
 	if _, err := patchPool(ctx, r.Write, seen, map[string]any{"metadata": map[string]any{"finalizers": left}}, false); err != nil {
 		return reconcile.Result{}, err

@@ -22,6 +22,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/controller/doorbell"
 	"github.com/tenure-ipam/tenure/ipam/controller/neutron"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -107,7 +108,7 @@ func (r *Pairs) Reconcile(ctx context.Context, req reconcile.Request) (reconcile
 
 // remember writes into the pool's status whether nodes' ports may have pairs for it.
 func (r *Pairs) remember(ctx context.Context, pool *v1alpha1.IPPool, n v1alpha1.NodePorts) (written bool, err error) {
-	seen := protocol.Meta{Name: pool.Name, UID: protocol.UID(pool.UID), Revision: protocol.Revision(pool.ResourceVersion)}
+	seen := kube.MetaOf(pool)
 	fields := map[string]any{"status": map[string]any{"neutron": map[string]any{"nodePorts": n}}}
 	revision, err := patchPool(ctx, r.Write, seen, fields, true)
 	return revision != "", err
