@@ -38,7 +38,9 @@ type Evidence struct {
 	byName map[string]*Pod           // by namespace/name
 	serves map[protocol.UID][]podUse // whom a grant to a UID serves
 	known  map[string]*Definition    // by namespace/name
-	claims []claim                   // by address, the best proof first
+	// files are the networks of the pools that were weighed.
+	files  map[protocol.PoolName]map[protocol.HostLocal]bool
+	claims []claim // by address, the best proof first
 	// strays are the addresses of which the other IPAM has records of pods that nobody knows.
 	strays []netip.Addr
 	// given is what the nodes say that Tenure has given.
@@ -72,7 +74,7 @@ const (
 func Gather(f Facts) *Evidence {
 	e := &Evidence{
 		Facts: f, pods: map[protocol.UID]*Pod{}, byName: map[string]*Pod{}, serves: map[protocol.UID][]podUse{},
-		known: map[string]*Definition{}, given: map[sighted]bool{},
+		known: map[string]*Definition{}, given: map[sighted]bool{}, files: map[protocol.PoolName]map[protocol.HostLocal]bool{},
 	}
 	e.Reports = map[protocol.NodeName]protocol.Report{}
 	for i := range f.Definitions {
@@ -306,7 +308,8 @@ func (e *Evidence) asked(node protocol.NodeName, pool protocol.PoolName) bool {
 // saysAll reports whether a node's agent has answered of a pool, and could read all that there is.
 func (e *Evidence) saysAll(node protocol.NodeName, pool protocol.PoolName) bool {
 	r := e.Reports[node]
-	return e.asked(node, pool) && r.Unread == "" && len(r.Unseen) == 0
+	files, weighed := e.files[pool]
+	return e.asked(node, pool) && r.Unread == "" && !slices.ContainsFunc(r.Unseen, func(u protocol.Unseen) bool { return !weighed || files[u.HostLocal] })
 }
 
 // Heard reports whether the nodes that know of it were asked what has become of something kept, and

@@ -80,6 +80,7 @@ func (e *Evidence) Weigh(p *Pool) Finding {
 		w.mine[d.String()], w.networks[d.Network] = true, true
 		w.files[protocol.HostLocal{Network: d.Network, DataDir: d.DataDir}] = true
 	}
+	e.files[p.Name] = w.files
 	var f Finding
 	for _, r := range p.Whole.Ranges() {
 		all := e.at(r.Start, r.End)
@@ -127,7 +128,9 @@ func (w *weighing) address(f *Finding, claims []claim) {
 	slices.Sort(owners)
 	owners = slices.Compact(owners)
 	// What is kept for a pod that is not found any more ends, and then it is this pod's.
-	second := len(found) > 1 && (found[1].by > byStatus) == (found[0].by > byStatus)
+	// A node's word does not beat the status of a pod on whose node no agent can say the same.
+	second := len(found) > 1 && (found[1].by > byStatus) == (found[0].by > byStatus) ||
+		found[0].by == byNode && slices.ContainsFunc(found[1:], func(c claim) bool { return !w.Agents[c.pod.Node] })
 	if second || keptFound && kept.UID != bar.To.UID {
 		bar.To, bar.Source = protocol.ToSeveralPods(), strings.Join(owners, "; ")
 	}

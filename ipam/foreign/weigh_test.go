@@ -118,6 +118,7 @@ func TestWeigh(t *testing.T) {
 		name      string
 		pool      func(Pool) Pool
 		lives     bool // the agent of node n1
+		others    bool // that of node n2
 		pods      []Pod
 		records   []Record
 		reports   map[protocol.NodeName]protocol.Report
@@ -177,7 +178,12 @@ func TestWeigh(t *testing.T) {
 			conflicts: []string{"10.0.0.5 belongs to pod ns/a on node n1, which another IPAM has given it to and to pod ns/p on node n1, which another IPAM has given it to"},
 		},
 		{
-			name: "what a node has seen beats what a pod of another node shows", pods: []Pod{elsewhere, pod("p", "ns/net", "")}, want: []string{"10.0.0.5 p"},
+			name: "what a node has seen beats what a pod of another node shows, which has not seen it", pods: []Pod{elsewhere, pod("p", "ns/net", "")}, want: []string{"10.0.0.5 p"},
+			reports: map[protocol.NodeName]protocol.Report{"n1": seenBy("n1", sighting("10.0.0.5", "p", "net"))["n1"], "n2": {Running: []protocol.UID{"q"}}}, others: true,
+			conflicts: []string{"10.0.0.5 belongs to pod ns/p on node n1, which another IPAM has given it to and to pod ns/q on node n2, which another IPAM has given it to"},
+		},
+		{
+			name: "what a node has seen, and what a pod shows where no agent lives: it is kept from all", pods: []Pod{elsewhere, pod("p", "ns/net", "")}, want: []string{"10.0.0.5 several"},
 			reports:   seenBy("n1", sighting("10.0.0.5", "p", "net")),
 			conflicts: []string{"10.0.0.5 belongs to pod ns/p on node n1, which another IPAM has given it to and to pod ns/q on node n2, which another IPAM has given it to"},
 		},
@@ -272,7 +278,7 @@ func TestWeigh(t *testing.T) {
 			}
 			got, said, found := weighed(p, Facts{
 				Definitions: []Definition{switched, theirs, vlan}, Pods: tt.pods, Records: tt.records, Reports: tt.reports,
-				Leases: map[protocol.PoolName][]protocol.Lease{"lan": tt.leases}, SubLeases: tt.subs, Agents: map[protocol.NodeName]bool{"n1": tt.lives},
+				Leases: map[protocol.PoolName][]protocol.Lease{"lan": tt.leases}, SubLeases: tt.subs, Agents: map[protocol.NodeName]bool{"n1": tt.lives, "n2": tt.others},
 			})
 			if !slices.Equal(got, tt.want) || !slices.Equal(said, tt.conflicts) {
 				t.Errorf("kept %q, conflicts %q; want %q and %q", got, said, tt.want, tt.conflicts)
@@ -316,6 +322,22 @@ func TestEnded(t *testing.T) {
 		}
 		if one, several := ended(pod("p", "", "").grantee()), ended(protocol.ToSeveralPods()); one != tt.want || several != tt.several {
 			t.Errorf("%s: ended is %v, of several pods %v; want %v and %v", tt.name, one, several, tt.want, tt.several)
+		}
+	}
+}
+
+// TestEndedThoughAnotherPoolIsUnseen: what cannot be read of a network of the pool may tell of what
+// is kept, what cannot be read of another does not.
+func TestEndedThoughAnotherPoolIsUnseen(t *testing.T) {
+	p := lan(t)
+	kept := []Bar{{Pool: "lan", Addr: netip.MustParseAddr("10.0.0.5"), To: pod("p", "", "").grantee()}}
+	for network, want := range map[string]bool{"net": false, "else": true} {
+		e := Gather(Facts{Now: now, Definitions: []Definition{switched}, Agents: map[protocol.NodeName]bool{"n1": true}, Reports: map[protocol.NodeName]protocol.Report{
+			"n1": {Unseen: []protocol.Unseen{{HostLocal: protocol.HostLocal{Network: network}, Why: "damaged"}}},
+		}})
+		e.Weigh(&p)
+		if ended := len(e.Ended(kept, func(Bar) bool { return false })) > 0; ended != want {
+			t.Errorf("a file of network %s cannot be read: ended is %v, want %v", network, ended, want)
 		}
 	}
 }
