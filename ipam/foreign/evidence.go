@@ -39,8 +39,9 @@ type Evidence struct {
 	serves map[protocol.UID][]podUse // whom a grant to a UID serves
 	known  map[string]*Definition    // by namespace/name
 	// files are the networks of the pools that were weighed.
-	files  map[protocol.PoolName]map[protocol.HostLocal]bool
-	claims []claim // by address, the best proof first
+	files     map[protocol.PoolName]map[protocol.HostLocal]bool
+	selecting map[string][]*Pod // by the definition that they select
+	claims    []claim           // by address, the best proof first
 	// strays are the addresses of which the other IPAM has records of pods that nobody knows.
 	strays []netip.Addr
 	// given is what the nodes say that Tenure has given.
@@ -74,7 +75,7 @@ const (
 func Gather(f Facts) *Evidence {
 	e := &Evidence{
 		Facts: f, pods: map[protocol.UID]*Pod{}, byName: map[string]*Pod{}, serves: map[protocol.UID][]podUse{},
-		known: map[string]*Definition{}, given: map[sighted]bool{}, files: map[protocol.PoolName]map[protocol.HostLocal]bool{},
+		known: map[string]*Definition{}, selecting: map[string][]*Pod{}, given: map[sighted]bool{}, files: map[protocol.PoolName]map[protocol.HostLocal]bool{},
 	}
 	e.Reports = map[protocol.NodeName]protocol.Report{}
 	for i := range f.Definitions {
@@ -89,6 +90,9 @@ func Gather(f Facts) *Evidence {
 			p.Runtime = "" // it passes for the mirror of another pod
 		}
 		e.pods[p.uid()], e.byName[p.String()] = p, p
+		for _, d := range p.Selected {
+			e.selecting[d] = append(e.selecting[d], p)
+		}
 		for _, s := range p.Shows {
 			for _, a := range s.Addrs {
 				e.add(claim{a, p, byStatus, s.Definition, fmt.Sprintf("the status of pod %s shows it on %s", p, s.Interface)})

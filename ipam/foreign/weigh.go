@@ -230,19 +230,18 @@ func (w *weighing) pending(segment []Definition) (waiting []*Pod) {
 			since[d.String()] = at.Add(skew)
 		}
 	}
-	if len(since) == 0 || w.New == nil || len(w.New.Ranges()) == 0 { // nothing of it waits
+	if w.New == nil || len(w.New.Ranges()) == 0 { // nothing of it waits
 		return nil
 	}
-	for i := range w.Pods {
-		pod := &w.Pods[i]
-		if slices.ContainsFunc(pod.Selected, func(d string) bool {
-			at, mine := since[d]
-			return mine && !pod.Bound.After(at) && !pod.shows(d)
-		}) {
-			waiting = append(waiting, pod)
+	for d, at := range since {
+		for _, pod := range w.selecting[d] {
+			if !pod.Bound.After(at) && !pod.shows(d) {
+				waiting = append(waiting, pod)
+			}
 		}
 	}
-	return waiting
+	slices.SortFunc(waiting, func(x, y *Pod) int { return strings.Compare(x.String()+string(x.UID), y.String()+string(y.UID)) })
+	return slices.Compact(waiting)
 }
 
 // askForWaiting notes the nodes that have to say something because of what waits of the pool: those
@@ -271,8 +270,10 @@ func (w *weighing) askForWaiting(segment []Definition, pending []*Pod) {
 
 // used reports whether pods use networks of the segment, or show something of the pool.
 func (w *weighing) used() bool {
-	if slices.ContainsFunc(w.Pods, func(pod Pod) bool { return pod.Selects(w.mine) }) {
-		return true
+	for d := range w.mine {
+		if len(w.selecting[d]) > 0 {
+			return true
+		}
 	}
 	for _, r := range w.Whole.Ranges() {
 		if slices.ContainsFunc(w.at(r.Start, r.End), func(c claim) bool { return c.by == byStatus && w.Gives(c.addr) }) {
