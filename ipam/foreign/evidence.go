@@ -200,8 +200,16 @@ func (e *Evidence) says(node protocol.NodeName, p *Pool, files map[protocol.Host
 	return r, partly, true
 }
 
-// reportedAsTenures reports whether the pod's node says that Tenure has given it an address.
-func (e *Evidence) reportedAsTenures(pod *Pod, a netip.Addr) bool {
+// reportedAsTenures reports whether the pod's node says that Tenure has given it the address of a
+// claim. Against the other IPAM's record that counts if the node holds the address.
+func (e *Evidence) reportedAsTenures(pool protocol.PoolName, c claim) bool {
+	pod, a := c.pod, c.addr
+	if c.by == byRecord {
+		l, leased := e.leaseOf(pool, a)
+		if !leased || l.Holder.Node != pod.Node || slices.Contains(l.Ceded, a) {
+			return false
+		}
+	}
 	for _, at := range []sighted{{pod: pod.UID}, {pod: pod.uid()}, {name: pod.String()}} {
 		if at.node, at.addr = pod.Node, a; e.given[at] {
 			return true
@@ -210,18 +218,26 @@ func (e *Evidence) reportedAsTenures(pod *Pod, a netip.Addr) bool {
 	return false
 }
 
-// ofTenure reports whether a lease says that Tenure has given an address to a pod. If it says that
-// Tenure has given it to somebody else, owner says to whom.
-func (e *Evidence) ofTenure(pool protocol.PoolName, pod *Pod, a netip.Addr) (ours bool, owner string) {
+// leaseOf returns the lease of the block that an address lies in.
+func (e *Evidence) leaseOf(pool protocol.PoolName, a netip.Addr) (l protocol.Lease, ok bool) {
 	leases := e.Leases[pool]
 	i, found := slices.BinarySearchFunc(leases, a, func(l protocol.Lease, a netip.Addr) int { return l.Block.Addr().Compare(a) })
 	if !found {
 		i--
 	}
 	if i < 0 || !leases[i].Block.Contains(a) {
+		return l, false
+	}
+	return leases[i], true
+}
+
+// ofTenure reports whether a lease says that Tenure has given an address to a pod. If it says that
+// Tenure has given it to somebody else, owner says to whom.
+func (e *Evidence) ofTenure(pool protocol.PoolName, pod *Pod, a netip.Addr) (ours bool, owner string) {
+	lease, leased := e.leaseOf(pool, a)
+	if !leased {
 		return false, ""
 	}
-	lease := leases[i]
 	if g, ok := lease.GrantOf(a); ok {
 		return e.grantedByTenure(g, pod)
 	}

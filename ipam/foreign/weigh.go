@@ -163,7 +163,7 @@ func (w *weighing) accepts(c claim) bool {
 		w.asks[c.pod.Node] = true
 	}
 	switch {
-	case w.reportedAsTenures(c.pod, c.addr):
+	case w.reportedAsTenures(w.Name, c):
 		return false
 	case c.by == byStatus:
 		return isKept || w.believed(c)

@@ -160,6 +160,14 @@ func TestWeigh(t *testing.T) {
 			name: "Tenure's own, as its node has reported", pods: []Pod{pod("p", "ns/net", "10.0.0.5")}, leases: []protocol.Lease{lease(of("n1"))},
 			reports: map[protocol.NodeName]protocol.Report{"n1": {Has: []protocol.Sighting{{Addr: netip.MustParseAddr("10.0.0.5"), Pod: protocol.PodRef{UID: "p"}, Network: "net", IPAM: "tenure"}}}},
 		},
+		{
+			name: "whereabouts' record, and its node says that Tenure gave it of a block that is not its", pods: []Pod{pod("p", "ns/net", "")}, records: recorded, want: []string{"10.0.0.5 p"},
+			reports: map[protocol.NodeName]protocol.Report{"n1": {Has: []protocol.Sighting{{Addr: netip.MustParseAddr("10.0.0.5"), Pod: protocol.PodRef{UID: "p"}, Network: "net", IPAM: "tenure"}}}},
+		},
+		{
+			name: "whereabouts' record, and its node says that Tenure gave it of its block", pods: []Pod{pod("p", "ns/net", "")}, records: recorded, leases: []protocol.Lease{lease(of("n1"))},
+			reports: map[protocol.NodeName]protocol.Report{"n1": {Has: []protocol.Sighting{{Addr: netip.MustParseAddr("10.0.0.5"), Pod: protocol.PodRef{UID: "p"}, Network: "net", IPAM: "tenure"}}}},
+		},
 		{name: "in a block of its node, which has not told: it is asked", pods: []Pod{pod("p", "ns/net", "10.0.0.5")}, leases: []protocol.Lease{lease(of("n1"))}, want: []string{"10.0.0.5 p"}},
 		{
 			name: "granted to a request for the pod", pods: []Pod{pod("p", "ns/net", "10.0.0.5")}, leases: []protocol.Lease{lease(protocol.Holder{Cluster: true}, grant("10.0.0.5", protocol.GranteeSubLease, "r"))},
