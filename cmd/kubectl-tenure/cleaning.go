@@ -273,12 +273,13 @@ func later(cleaner *appsv1.DaemonSet) string {
 		}
 		return usual
 	}
+	socket := moved("--socket", on("run", "agent.sock"))
 	remove := []string{
 		on("cni-conf", filepath.Base(conf)), on("plugins", "tenure"), on("plugins", "tenure-attach"), on("state", "agent"),
-		moved("--journal", on("state", "journal")), moved("--socket", on("run", "agent.sock")) + "*", filepath.Join(onHost(cleaner, attach), "*"),
+		moved("--journal", on("state", "journal")), socket, socket + ".*", filepath.Join(onHost(cleaner, attach), "*"),
 	}
 	if store := moved("--store", ""); store != "" {
-		remove = append(remove, store+"*", filepath.Join(filepath.Dir(store), "reports"), filepath.Join(filepath.Dir(store), "cni-conf.json"))
+		remove = append(remove, store, store+".*", filepath.Join(filepath.Dir(store), "reports"), filepath.Join(filepath.Dir(store), "cni-conf.json"))
 	}
 	if reports := moved("--reports", ""); reports != "" {
 		remove = append(remove, reports)

@@ -80,7 +80,7 @@ func TestCleaner(t *testing.T) {
 				t.Error("it may run on a node beside the agent")
 			}
 			_, conf, _ := strings.Cut(tt.conf, "=")
-			if want := "rm -rf " + conf + " /opt/cni/bin/tenure /opt/cni/bin/tenure-attach /var/lib/tenure/agent /var/lib/tenure/journal /run/tenure/agent.sock* /var/lib/cni/tenure-attach/*\n"; !strings.HasSuffix(later(cleaner), want) {
+			if want := "rm -rf " + conf + " /opt/cni/bin/tenure /opt/cni/bin/tenure-attach /var/lib/tenure/agent /var/lib/tenure/journal /run/tenure/agent.sock /run/tenure/agent.sock.* /var/lib/cni/tenure-attach/*\n"; !strings.HasSuffix(later(cleaner), want) {
 				t.Errorf("of nodes that were not cleaned it says %q; want %q at its end", later(cleaner), want)
 			}
 			if text := u.rest(cleaner); !strings.Contains(text, "kubectl delete --ignore-not-found -f") || strings.Contains(text, "helm") {
@@ -121,7 +121,7 @@ func TestCleanerOfMovedFiles(t *testing.T) {
 			t.Errorf("it runs %q; want %s", args, want)
 		}
 	}
-	for _, want := range []string{"/mnt/disk/tenured.db*", "/mnt/disk/late", "/run/tenure/s*", "/mnt/disk/told", "/mnt/disk/attach/*"} {
+	for _, want := range []string{"/mnt/disk/tenured.db", "/mnt/disk/tenured.db.*", "/mnt/disk/late", "/run/tenure/s", "/run/tenure/s.*", "/mnt/disk/told", "/mnt/disk/attach/*"} {
 		if !slices.Contains(strings.Fields(later(cleaner)), want) {
 			t.Errorf("of nodes that were not cleaned it says %q; want %s", later(cleaner), want)
 		}

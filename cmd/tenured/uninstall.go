@@ -195,18 +195,26 @@ func (n node) removeConfiguration(out io.Writer) error {
 }
 
 // removeState removes what Tenure has in the directories. They are mounted here, and stay; what
-// else is in them may be anybody's, who has put the state on a disk with other things.
+// else is in them may be anybody's, who has put the state on a disk with other things. So it is in
+// those that the agent was told to use: of these, files of Tenure's go alone.
 func (n node) removeState(out io.Writer) error {
-	patterns := []string{
-		filepath.Join(n.state, "agent"), cmp.Or(n.journal, filepath.Join(n.state, "journal")),
-		cmp.Or(n.socket, filepath.Join(n.run, "agent.sock")) + "*", filepath.Join(n.cniState, "*"),
-	}
-	if n.store != "" { // the files that the agent has beside it
+	socket := cmp.Or(n.socket, filepath.Join(n.run, "agent.sock"))
+	patterns := []string{filepath.Join(n.state, "agent"), filepath.Join(n.state, "journal"), socket, socket + ".*", filepath.Join(n.cniState, "*")}
+	reports := n.reports
+	if n.store != "" {
 		dir := filepath.Dir(n.store)
-		patterns = append(patterns, n.store+"*", filepath.Join(dir, "reports"), filepath.Join(dir, "cni-conf.json"))
+		patterns = append(patterns, n.store, n.store+".*", filepath.Join(dir, "cni-conf.json"))
+		reports = cmp.Or(reports, filepath.Join(dir, "reports"))
 	}
-	if n.reports != "" {
-		patterns = append(patterns, n.reports)
+	for _, name := range []string{"*.del", "*.del.damaged"} {
+		if n.journal != "" {
+			patterns = append(patterns, filepath.Join(n.journal, name))
+		}
+	}
+	for _, suffix := range []string{".json", ".json.new", ".shown"} {
+		if reports != "" {
+			patterns = append(patterns, filepath.Join(reports, strings.Repeat("[0-9a-f]", 32)+suffix))
+		}
 	}
 	for _, pattern := range patterns {
 		found, err := filepath.Glob(pattern)
@@ -217,6 +225,11 @@ func (n node) removeState(out io.Writer) error {
 			if err := remove(out, path); err != nil {
 				return err
 			}
+		}
+	}
+	for _, dir := range []string{n.journal, reports} {
+		if dir != "" {
+			_ = os.Remove(dir) // it stays where something is in it, or something is mounted on it
 		}
 	}
 	return nil

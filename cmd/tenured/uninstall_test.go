@@ -170,7 +170,13 @@ func TestUninstallOfMovedFiles(t *testing.T) {
 	dir, flags := installed(t)
 	in := func(name string) string { return filepath.Join(dir, name) }
 	moved := append(flags, "--store", in("disk/tenured.db"), "--journal", in("disk/late"), "--socket", in("disk/s"), "--reports", in("disk/told"))
-	for _, name := range []string{"disk/late/x", "disk/s.lock", "disk/told/x", "disk/cni-conf.json", "disk/tenured.db.damaged-1", "disk/other"} {
+	hex := strings.Repeat("0a", 16)
+	ours := []string{
+		"disk/late/x.del", "disk/late/x.del.damaged", "disk/s.lock", "disk/told/" + hex + ".json", "disk/told/" + hex + ".shown", "disk/told/" + hex + ".json.new",
+		"disk/cni-conf.json", "disk/tenured.db.20260102T150405.000Z-damaged",
+	}
+	const theirs = "late/notes s3/photo tenured.db-backup/db told/other.json"
+	for _, name := range append(ours, "disk/late/notes", "disk/s3/photo", "disk/tenured.db-backup/db", "disk/told/other.json") {
 		if err := errors.Join(os.MkdirAll(filepath.Dir(in(name)), 0o755), os.WriteFile(in(name), nil, 0o600)); err != nil {
 			t.Fatal(err)
 		}
@@ -185,7 +191,7 @@ func TestUninstallOfMovedFiles(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v after\n%s", err, said)
 	}
-	if left := strings.Join(files(t, in("disk")), " "); left != "other" {
+	if left := strings.Join(files(t, in("disk")), " "); left != theirs {
 		t.Errorf("left are %q; want what is another's", left)
 	}
 }
