@@ -139,6 +139,9 @@ func (t *look) ask(ctx context.Context) bool {
 			nodes = append(nodes, n)
 		}
 	}
+	for _, p := range t.pools {
+		p.asked = slices.ContainsFunc(nodes, func(n protocol.NodeName) bool { return t.asked[n].pools[p.Name] })
+	}
 	maps.DeleteFunc(t.silent, func(n protocol.NodeName, _ time.Time) bool { return t.asked[n] == nil })
 	t.send(ctx, nodes)
 	t.askedAt = t.Now()

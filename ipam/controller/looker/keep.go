@@ -23,13 +23,15 @@ func (t *look) keep(ctx context.Context) {
 	}
 	for _, p := range t.pools {
 		p.conflicts, p.unkept, p.whyUnkept = nil, 0, ""
-		if len(p.finding.Silent) > 0 && !t.over {
+		if t.awaits(p) {
 			for at, ask := range t.asking {
 				if at.pool == p.Name {
 					next[at] = ask
 				}
 			}
-			continue
+			if !p.waits || len(p.finding.Silent) > 0 {
+				continue
+			}
 		}
 		for _, b := range p.finding.Keep {
 			t.contest(p, &b)

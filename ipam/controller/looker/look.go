@@ -48,6 +48,7 @@ type pool struct {
 	waits     bool            // the look decides its stage
 	stopped   bool            // it gives nothing, and nothing is looked for
 	watched   bool            // it is open, and another IPAM gives addresses beside it
+	asked     bool            // some nodes were asked of it
 	confirmed bool            // what was a dead node's is taken only when somebody vouches
 	finding   foreign.Finding
 	conflicts []foreign.Conflict // beside those of the finding
@@ -341,14 +342,6 @@ func (t *look) published() map[protocol.PoolName]foreign.Verdict {
 	all := map[protocol.PoolName]foreign.Verdict{}
 	for _, p := range t.pools {
 		v, last := p.verdict, t.Of(p.Name)
-		if !t.over && len(p.finding.Silent) > 0 && last.Of == v.Of && (last.Why != "" || !p.waits) {
-			v.Conflicts, v.PassedOver = last.Conflicts, last.PassedOver
-			if p.waits {
-				v.Stage, v.Why = last.Stage, last.Why
-			}
-			all[p.Name] = v
-			continue
-		}
 		v.Conflicts = slices.Concat(p.finding.Conflicts, p.conflicts)
 		for _, node := range slices.Sorted(maps.Keys(t.passed)) {
 			if t.passed[node][p.Name] {
@@ -361,10 +354,19 @@ func (t *look) published() map[protocol.PoolName]foreign.Verdict {
 		if p.unkept > 0 && v.Stage > foreign.StageGrants {
 			v.Stage, v.Why = foreign.StageGrants, p.whyUnkept
 		}
+		if t.awaits(p) && last.Of == v.Of {
+			v.Conflicts = last.Conflicts
+			if p.waits && len(p.finding.Silent) > 0 && last.Why != "" {
+				v.Stage, v.Why = last.Stage, last.Why
+			}
+		}
 		all[p.Name] = v
 	}
 	return all
 }
+
+// awaits reports whether there are answers to come that tell of a pool.
+func (t *look) awaits(p *pool) bool { return !t.over && (p.asked || len(p.finding.Silent) > 0) }
 
 // next returns when to look next. A look at very many pods takes time that others need, too: after
 // a long one the next comes later. But one that took very long was held up, and that says nothing

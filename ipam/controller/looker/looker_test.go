@@ -639,6 +639,36 @@ func TestVerdictsAreNotChangedOncePublished(t *testing.T) {
 	}
 }
 
+// What the nodes alone tell of a pool that is open stays said, and asked for, while they are asked
+// again.
+func TestStaysSaidWhileNodesAreAsked(t *testing.T) {
+	c := newCluster()
+	addr := netip.MustParseAddr("10.0.1.2")
+	pool := lan()
+	pool.Status.Withheld = nil
+	several := keptFor("", addr.String())
+	several.Grant.To = protocol.ToSeveralPods()
+	c.pools, c.kept = []v1alpha1.IPPool{pool}, []grants.Held{several}
+	c.answer = func(look protocol.Look) protocol.Report {
+		r := protocol.Report{ID: look.ID}
+		for _, box := range []string{"s1", "s2"} {
+			r.Has = append(r.Has, protocol.Sighting{Addr: addr, Sandbox: box, Network: "net", IPAM: "host-local"})
+		}
+		return r
+	}
+	c.look(t)
+	told := c.told
+	for range 3 {
+		if _, err := c.Round(t.Context()); err != nil || c.current == nil || len(c.asks) != 1 || len(c.Of("lan").Conflicts) != 1 {
+			t.Errorf("while n1 is asked (%v): asks for %d addresses, conflicts %v; want one of each", c.current != nil, len(c.asks), c.Of("lan").Conflicts)
+		}
+		c.look(t)
+	}
+	if c.told != told {
+		t.Errorf("told %d times of a verdict that did not change", c.told-told)
+	}
+}
+
 // What changes while a look waits for the nodes' agents, the look has not seen: the next
 // one comes as soon as it ends, and not only after half a minute.
 func TestChangeDuringLook(t *testing.T) {
