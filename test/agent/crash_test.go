@@ -3,7 +3,6 @@ package agent_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/test/fleet"
-	"github.com/tenure-ipam/tenure/test/programs"
 	"github.com/tenure-ipam/tenure/test/proof"
 )
 
@@ -22,14 +20,7 @@ func TestKilledUnderLoad(t *testing.T) {
 	proof.Only(t)
 	const kills, workers = 8, 8
 	openPool(t, "killed", cidr("10.20.0.0/20"))
-	path, err := programs.Build(t.Context(), t.TempDir(), "tenured")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := fleet.Program{Path: path, Kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
-	if err := cp.Kubeconfig(p.Kubeconfig); err != nil {
-		t.Fatal(err)
-	}
+	p := fleet.Build(t, cp, "tenured")
 	f := fleet.New(t, cp.Config())
 	f.Change = func(c *daemon.Config) { c.Agent.Idle = 2 * time.Second }
 	f.Start("killed-other") // a neighbour that must not get what the killed one has

@@ -18,7 +18,6 @@ import (
 	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
 	"github.com/tenure-ipam/tenure/ipam/agentapi"
 	"github.com/tenure-ipam/tenure/test/fleet"
-	"github.com/tenure-ipam/tenure/test/programs"
 	"github.com/tenure-ipam/tenure/test/proof"
 	"github.com/tenure-ipam/tenure/test/slowdisk"
 )
@@ -32,14 +31,8 @@ const metricsAt = "127.0.0.1:9471"
 func onDisk(t *testing.T, disk *slowdisk.Disk, pool, ranges string, sandboxes int) (n *fleet.Node, all []fleet.Interface) {
 	t.Helper()
 	openPool(t, pool, cidr(ranges))
-	path, err := programs.Build(t.Context(), t.TempDir(), "tenured")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := fleet.Program{Path: path, Kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"), Exec: disk.Start}
-	if err := cp.Kubeconfig(p.Kubeconfig); err != nil {
-		t.Fatal(err)
-	}
+	p := fleet.Build(t, cp, "tenured")
+	p.Exec = disk.Start
 	f := fleet.New(t, cp.Config())
 	t.Cleanup(func() { disk.Slow(0) }) // before the fleet's own: an agent whose disk hangs does not end
 	f.Change = func(c *daemon.Config) {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -18,7 +17,6 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/agentapi"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/test/fleet"
-	"github.com/tenure-ipam/tenure/test/programs"
 	"github.com/tenure-ipam/tenure/test/proof"
 )
 
@@ -382,14 +380,7 @@ func TestKilledBetweenRequestAndGrant(t *testing.T) {
 	const pool, node = "killed-request", "killed-request"
 	openPool(t, pool, cidr("10.47.0.0/20"))
 	press(t, pool, v1alpha1.PressureExhausted, "")
-	path, err := programs.Build(t.Context(), t.TempDir(), "tenured")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := fleet.Program{Path: path, Kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
-	if err := cp.Kubeconfig(p.Kubeconfig); err != nil {
-		t.Fatal(err)
-	}
+	p := fleet.Build(t, cp, "tenured")
 	f := fleet.New(t, cp.Config())
 	// The agent may be killed before it has begun to give the request back: then that
 	// is due when no ADD has come for it for so long.

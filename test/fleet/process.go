@@ -5,13 +5,17 @@ import (
 	"errors"
 	"net/http"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
+	"testing"
 	"time"
 
 	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
 	"github.com/tenure-ipam/tenure/ipam/agentapi"
+	"github.com/tenure-ipam/tenure/test/controlplane"
 	"github.com/tenure-ipam/tenure/test/process"
+	"github.com/tenure-ipam/tenure/test/programs"
 )
 
 // Program says how to run one of Tenure's programs as processes of their own, which
@@ -20,6 +24,21 @@ type Program struct {
 	Path       string
 	Kubeconfig string
 	Exec       func(cmd *exec.Cmd) error // see [process.Process]
+}
+
+// Build builds one of Tenure's programs. It reaches the API server as an administrator.
+func Build(t testing.TB, cp *controlplane.ControlPlane, name string) Program {
+	t.Helper()
+	dir := t.TempDir()
+	p := Program{Kubeconfig: filepath.Join(dir, "kubeconfig")}
+	err := cp.Kubeconfig(p.Kubeconfig)
+	if err == nil {
+		p.Path, err = programs.Build(t.Context(), dir, name)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
 // Agent returns a node's agent as a process of the program tenured that does not run yet.
