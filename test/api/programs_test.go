@@ -3,6 +3,7 @@ package api_test
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"io/fs"
 	"path"
 	"path/filepath"
@@ -122,14 +123,7 @@ func TestInstallation(t *testing.T) {
 // TestChartKeepsAttach: where agents keep the configuration of tenure-attach, the chart is
 // not to be had without it: the file would stay on the nodes with nobody to keep it.
 func TestChartKeepsAttach(t *testing.T) {
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := cp.Kubeconfig(kubeconfig); err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.New(cp.Config(), client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c, kubeconfig := admin(t)
 	upgrade := func(attach string) error {
 		_, err := manifests.Chart(t.Context(), "--dry-run=server", "--is-upgrade", "--kubeconfig="+kubeconfig, "--set=attach.enabled="+attach)
 		return err
@@ -155,14 +149,7 @@ func TestChartKeepsAttach(t *testing.T) {
 // TestChartKeepsTheCertificate: an upgrade leaves the certificate of the webhooks as it is until
 // its last year. Then it makes the next one, and has the one before trusted for a while.
 func TestChartKeepsTheCertificate(t *testing.T) {
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := cp.Kubeconfig(kubeconfig); err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.New(cp.Config(), client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c, kubeconfig := admin(t)
 	upgrade := func() (secret manifests.Object, trusted string) {
 		t.Helper()
 		objects, err := manifests.Chart(t.Context(), "--dry-run=server", "--is-upgrade", "--kubeconfig="+kubeconfig, "--set=attach.enabled=true,podNetworks.enabled=true")
@@ -214,18 +201,22 @@ func TestChartKeepsTheCertificate(t *testing.T) {
 
 // TestChartKeepsOffAnUninstallation: while nodes are being cleaned no agent would start.
 func TestChartKeepsOffAnUninstallation(t *testing.T) {
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := cp.Kubeconfig(kubeconfig); err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.New(cp.Config(), client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c, kubeconfig := admin(t)
 	installAgents(t, c, "tenure-uninstall", "--set=attach.enabled=true")
 	if _, err := manifests.Chart(t.Context(), "--dry-run=server", "--kubeconfig="+kubeconfig); err == nil || !strings.Contains(err.Error(), "delete daemonset tenure-uninstall first") {
 		t.Errorf("%v; want it refused", err)
 	}
+}
+
+// admin returns an administrator's client, and a kubeconfig of his.
+func admin(t *testing.T) (c client.Client, kubeconfig string) {
+	t.Helper()
+	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	c, err := client.New(cp.Config(), client.Options{})
+	if err := errors.Join(err, cp.Kubeconfig(kubeconfig)); err != nil {
+		t.Fatal(err)
+	}
+	return c, kubeconfig
 }
 
 // installAgents makes the DaemonSet of the chart with that argument, under a name, until the test
@@ -252,14 +243,7 @@ func installAgents(t *testing.T, c client.Client, name, arg string) {
 // not find their stores, and old plugins and configurations would stay with nobody to keep
 // them. The kubelet's may move.
 func TestChartKeepsDirectories(t *testing.T) {
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := cp.Kubeconfig(kubeconfig); err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.New(cp.Config(), client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c, kubeconfig := admin(t)
 	const elsewhere = "--set=attach.enabled=true,directories.state=/opt/tenure"
 	installAgents(t, c, "tenured", elsewhere)
 	for more, refused := range map[string]bool{
