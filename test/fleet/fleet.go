@@ -386,3 +386,12 @@ func (n *Node) send(verb agentapi.Verb, i Interface) error {
 	}
 	return err
 }
+
+// WantCode checks that an agent has answered with an error of this code, in these words.
+func WantCode(t testing.TB, err error, code agentapi.Code, words string) {
+	t.Helper()
+	e, ok := errors.AsType[*agentapi.Error](err)
+	if !ok || e.Code != code || !strings.Contains(e.Error(), words) {
+		t.Errorf("got %v; want code %d with %q", err, code, words)
+	}
+}

@@ -85,7 +85,7 @@ func burst(t *testing.T, name string, demand []int) {
 	began := time.Now()
 	for j, p := range asks {
 		wg.Go(func() {
-			if err := p.attach(patience); err != nil {
+			if err := p.attach(); err != nil {
 				t.Error(err)
 			}
 			waits[j] = time.Since(began)

@@ -22,7 +22,7 @@ func TestClockJumps(t *testing.T) {
 	w.start(1)
 	n := w.nodes[0]
 	known := &pod{Interface: w.sandbox(), node: n}
-	if err := known.attach(patience); err != nil {
+	if err := known.attach(); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
@@ -41,13 +41,13 @@ func TestClockJumps(t *testing.T) {
 			if resumed := cp.ResumeAPIServer(); resumed != nil {
 				t.Fatal(resumed)
 			}
-			wantCode(t, err, agentapi.CodeTryAgainLater, "gives out no new addresses")
+			fleet.WantCode(t, err, agentapi.CodeTryAgainLater, "gives out no new addresses")
 			was := known.addrs
-			if err := known.attach(patience); err != nil || known.addrs[0] != was[0] {
+			if err := known.attach(); err != nil || known.addrs[0] != was[0] {
 				t.Errorf("what was answered before: %v, %v; want %v again", known.addrs, err, was)
 			}
 			fresh := &pod{Interface: w.sandbox(), node: n}
-			if err := fresh.attach(patience); err != nil {
+			if err := fresh.attach(); err != nil {
 				t.Errorf("with the API server back: %v", err)
 			}
 		})
@@ -91,7 +91,7 @@ func TestClocksDisagree(t *testing.T) {
 					clock.Boot.Add(int64(rng.IntN(40)) * int64(time.Second)) // it never goes back
 				}
 				p := &pod{Interface: w.sandbox(), node: n}
-				if err := p.attach(patience); err != nil {
+				if err := p.attach(); err != nil {
 					t.Error(err)
 				}
 				if held = append(held, p); len(held) > 12 {

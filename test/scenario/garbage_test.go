@@ -47,7 +47,7 @@ func TestGarbageCollectionDuringADD(t *testing.T) {
 		pods.Go(func() {
 			for round := range rounds {
 				p := w.run(n, fmt.Sprintf("x8-%d-%d", worker, round))
-				if err := p.attach(patience); err != nil {
+				if err := p.attach(); err != nil {
 					t.Error(err)
 					return
 				}

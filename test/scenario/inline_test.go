@@ -34,7 +34,7 @@ func bare(t *testing.T, name string) *network {
 func added(t *testing.T, n *fleet.Node, i fleet.Interface) []netip.Prefix {
 	t.Helper()
 	p := &pod{Interface: i, node: n}
-	if err := p.attach(patience); err != nil {
+	if err := p.attach(); err != nil {
 		t.Fatal(err)
 	}
 	return p.addrs

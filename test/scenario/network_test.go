@@ -100,12 +100,12 @@ type pod struct {
 }
 
 // run makes a pod on a node, with a sandbox, and does not attach it yet.
-func (w *network) run(n *fleet.Node, name string, owners ...metav1.OwnerReference) *pod {
+func (w *network) run(n *fleet.Node, name string) *pod {
 	w.t.Helper()
 	i := w.sandbox()
 	o := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "default", Name: name, OwnerReferences: owners,
+			Namespace: "default", Name: name,
 			Annotations: map[string]string{kube.AnnotationNetworks: fmt.Sprintf(`[{"name":%q,"interface":"net1"}]`, w.name)},
 		},
 		Spec: corev1.PodSpec{NodeName: n.Name, Containers: []corev1.Container{{Name: "c", Image: "none"}}},
@@ -119,15 +119,15 @@ func (w *network) run(n *fleet.Node, name string, owners ...metav1.OwnerReferenc
 func (w *network) attached(n *fleet.Node, name string) *pod {
 	w.t.Helper()
 	p := w.run(n, name)
-	if err := p.attach(patience); err != nil {
+	if err := p.attach(); err != nil {
 		w.t.Fatal(err)
 	}
 	return p
 }
 
 // attach is an ADD, as a kubelet makes it: again while it is told to try later.
-func (p *pod) attach(within time.Duration) error {
-	for deadline := time.Now().Add(within); ; {
+func (p *pod) attach() error {
+	for deadline := time.Now().Add(patience); ; {
 		res, err := p.node.Add(p.Interface)
 		if err == nil {
 			p.addrs = addresses(res)
@@ -236,12 +236,4 @@ func (w *network) nothingLeft(within time.Duration) {
 		}
 		return err
 	})
-}
-
-func wantCode(t testing.TB, err error, code agentapi.Code, words string) {
-	t.Helper()
-	e, ok := errors.AsType[*agentapi.Error](err)
-	if !ok || e.Code != code || !strings.Contains(e.Error(), words) {
-		t.Errorf("got %v; want code %d with %q", err, code, words)
-	}
 }

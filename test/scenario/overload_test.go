@@ -66,7 +66,7 @@ func TestThrottlingAPIServer(t *testing.T) {
 	if len(held) < 8 {
 		t.Errorf("%d ADDs are answered out of the block that the node holds, then %v; want most of its 16 addresses", len(held), err)
 	}
-	wantCode(t, err, agentapi.CodeTryAgainLater, "the API server has too many requests and throttles this node's (429)")
+	fleet.WantCode(t, err, agentapi.CodeTryAgainLater, "the API server has too many requests and throttles this node's (429)")
 	for _, i := range held {
 		if err := n.Del(i); err != nil {
 			t.Errorf("DEL while the API server throttles: %v", err)
@@ -83,7 +83,7 @@ func TestThrottlingAPIServer(t *testing.T) {
 	for i := range served {
 		p := &pod{Interface: w.sandbox(), node: n}
 		wg.Go(func() {
-			if err := p.attach(patience); err != nil {
+			if err := p.attach(); err != nil {
 				t.Error(err)
 			}
 			served[i] = time.Now()

@@ -48,7 +48,7 @@ func TestNewSandboxOfARunningPod(t *testing.T) {
 		return nil
 	})
 
-	if err := old.attach(patience); err != nil {
+	if err := old.attach(); err != nil {
 		t.Fatal(err)
 	}
 	if got := old.addrs[0].Addr().String(); got != "10.23.0.200" {
@@ -56,7 +56,7 @@ func TestNewSandboxOfARunningPod(t *testing.T) {
 	}
 
 	ours := w.run(n, "renewed-ours")
-	if err := ours.attach(patience); err != nil {
+	if err := ours.attach(); err != nil {
 		t.Fatal(err)
 	}
 	shows(t, ours, ours.addrs[0].Addr())
@@ -71,7 +71,7 @@ func TestNewSandboxOfARunningPod(t *testing.T) {
 	}
 	ours.Interface = w.renewed(ours.Interface)
 	began := time.Now()
-	err = ours.attach(patience)
+	err = ours.attach()
 	took := time.Since(began)
 	if err := cp.ResumeAPIServer(); err != nil {
 		t.Fatal(err)

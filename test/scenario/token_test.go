@@ -65,7 +65,7 @@ func TestTokensRotate(t *testing.T) {
 		for _, n := range w.nodes {
 			for range 4 {
 				p := &pod{Interface: w.sandbox(), node: n}
-				if err := p.attach(patience); err != nil {
+				if err := p.attach(); err != nil {
 					t.Error(err)
 				}
 			}

@@ -46,7 +46,7 @@ func (s *scaled) scale(n int) {
 		s.begun++
 		s.pods = append(s.pods, p)
 		wg.Go(func() {
-			if err := p.attach(patience); err != nil {
+			if err := p.attach(); err != nil {
 				s.w.t.Error(err)
 			}
 		})
@@ -115,7 +115,7 @@ func TestTinyPoolFromTwoNodes(t *testing.T) {
 	extra := w.run(w.nodes[1], "wb8-extra")
 	w.nodes[1].Refused(t, extra.Interface, "pool wb8 is exhausted")
 	first.end(t)
-	if err := extra.attach(patience); err != nil {
+	if err := extra.attach(); err != nil {
 		t.Error(err)
 	}
 	w.consistent([]*pod{second, extra})
@@ -137,7 +137,7 @@ func TestKilledWithThePoolFull(t *testing.T) {
 	}
 	victim.Interface = w.renewed(victim.Interface)
 	was := victim.addrs
-	if err := victim.attach(patience); err != nil {
+	if err := victim.attach(); err != nil {
 		t.Fatal(err)
 	}
 	if victim.addrs[0] != was[0] {
@@ -153,7 +153,7 @@ func TestKilledWithThePoolFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.pods[4] = w.run(n, "wb9-successor")
-	if err := s.pods[4].attach(patience); err != nil {
+	if err := s.pods[4].attach(); err != nil {
 		t.Fatal(err)
 	}
 	w.consistent(s.pods)
@@ -169,7 +169,7 @@ func TestThousandTimesTheSameNames(t *testing.T) {
 		wg.Go(func() {
 			for round := range rounds {
 				p := w.run(w.nodes[(name+round)%len(w.nodes)], fmt.Sprintf("x9-%d", name))
-				if err := p.attach(patience); err != nil {
+				if err := p.attach(); err != nil {
 					t.Error(err)
 				}
 				p.end(t)

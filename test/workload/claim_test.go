@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -19,14 +18,6 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
-
-func wantCode(t *testing.T, err error, code agentapi.Code, text string) {
-	t.Helper()
-	e, ok := errors.AsType[*agentapi.Error](err)
-	if !ok || e.Code != code || !strings.Contains(e.Error(), text) {
-		t.Errorf("got %v; want code %d with %q", err, code, text)
-	}
-}
 
 // The address outlives pods, nodes and agents; the definition is in another
 // namespace (X10) and has another name than the network (X12) (N80, N83, VM6).
@@ -173,9 +164,9 @@ func TestForeignPodsAreRefused(t *testing.T) {
 	vm := w.claim("vm-a", owner("VirtualMachine", "vm-a"))
 	allocated(t, vm)
 	_, err := w.a.Insist(w.pod(w.a, "stranger", "vm-a", ""))
-	wantCode(t, err, agent.CodeClaimRefused, "belongs to VirtualMachine vm-a")
+	fleet.WantCode(t, err, agent.CodeClaimRefused, "belongs to VirtualMachine vm-a")
 	_, err = w.a.Insist(w.pod(w.a, "other-vm", "vm-a", "", owner("VirtualMachineInstance", "vm-b")))
-	wantCode(t, err, agent.CodeClaimRefused, "belongs to VirtualMachine vm-a")
+	fleet.WantCode(t, err, agent.CodeClaimRefused, "belongs to VirtualMachine vm-a")
 
 	// Two replicas of a Deployment name one claim: one has it (F19).
 	shared := w.claim("shared")
@@ -183,7 +174,7 @@ func TestForeignPodsAreRefused(t *testing.T) {
 	rs := replicaSet(t, "web-abc")
 	w.add(w.a, w.pod(w.a, "web-1", "shared", "", rs))
 	_, err = w.b.Insist(w.pod(w.b, "web-2", "shared", "", rs))
-	wantCode(t, err, agent.CodeClaimRefused, "in use by pod default/web-1 on node foreign-a")
+	fleet.WantCode(t, err, agent.CodeClaimRefused, "in use by pod default/web-1 on node foreign-a")
 	w.a.Refused(t, w.pod(w.a, "web-3", "shared", "", rs), "in use by pod default/web-1")
 	leftNoUse(t, shared.Name, 1)
 }
@@ -244,12 +235,12 @@ func TestWrongNetworkOrInterface(t *testing.T) {
 	fleet.Create(t, kc, other)
 	forceStatus(t, other, "192.0.2.9/24")
 	_, err := w.a.Insist(w.pod(w.a, "net", "other-net", ""))
-	wantCode(t, err, agent.CodeClaimRefused, `is of network "somebody-elses"`)
+	fleet.WantCode(t, err, agent.CodeClaimRefused, `is of network "somebody-elses"`)
 	wrong := &ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "wrong-if"}, Spec: ipamclaims.IPAMClaimSpec{Network: "mismatch", Interface: "net7"}}
 	fleet.Create(t, kc, wrong)
 	allocated(t, wrong)
 	_, err = w.a.Insist(w.pod(w.a, "if", "wrong-if", ""))
-	wantCode(t, err, agent.CodeClaimRefused, `interface "net7"`)
+	fleet.WantCode(t, err, agent.CodeClaimRefused, `interface "net7"`)
 }
 
 // forceStatus writes a claim's status by hand.
@@ -273,11 +264,11 @@ func TestStatusByHandIsNotServed(t *testing.T) {
 	allocated(t, thief)
 	forceStatus(t, thief, taken[0].String())
 	_, err := w.a.Insist(w.pod(w.a, "thief", "thief", ""))
-	wantCode(t, err, agent.CodeClaimRefused, "not granted to it")
+	fleet.WantCode(t, err, agent.CodeClaimRefused, "not granted to it")
 	w.same(w.b, w.pod(w.b, "rightful", "rightful", ""), taken)
 	forceStatus(t, thief, "192.0.2.1/24")
 	_, err = w.a.Insist(w.pod(w.a, "outside", "thief", ""))
-	wantCode(t, err, agent.CodeClaimRefused, "in no pool")
+	fleet.WantCode(t, err, agent.CodeClaimRefused, "in no pool")
 }
 
 // TestIPsAndClaim (X14).
@@ -285,14 +276,14 @@ func TestIPsAndClaim(t *testing.T) {
 	w := newWorld(t, "both", "default", "10.46.0.0/24")
 	allocated(t, w.claim("both"))
 	_, err := w.a.Insist(w.pod(w.a, "both", "both", `,"ips":["10.46.0.9"]`))
-	wantCode(t, err, agentapi.CodeInvalidConfig, "only one of ips and ipam-claim-reference")
+	fleet.WantCode(t, err, agentapi.CodeInvalidConfig, "only one of ips and ipam-claim-reference")
 }
 
 // TestIPsThatDidNotReachThePlugin (X15).
 func TestIPsThatDidNotReachThePlugin(t *testing.T) {
 	w := newWorld(t, "nocap", "default", "10.47.0.0/24")
 	_, err := w.a.Insist(w.pod(w.a, "nocap", "", `,"ips":["10.47.0.9"]`))
-	wantCode(t, err, agentapi.CodeInvalidConfig, "capability ips")
+	fleet.WantCode(t, err, agentapi.CodeInvalidConfig, "capability ips")
 }
 
 func TestTwoInterfacesOfOnePodNameOneClaim(t *testing.T) {
@@ -302,7 +293,7 @@ func TestTwoInterfacesOfOnePodNameOneClaim(t *testing.T) {
 	w.add(w.a, pod)
 	pod.IfName = "net2"
 	_, err := w.a.Insist(pod)
-	wantCode(t, err, agent.CodeClaimRefused, "already used by interface net1")
+	fleet.WantCode(t, err, agent.CodeClaimRefused, "already used by interface net1")
 }
 
 // KubeVirt's controller makes the claim after the pod's ADD has begun.

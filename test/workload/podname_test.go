@@ -70,9 +70,9 @@ func TestClaimsByPodName(t *testing.T) {
 	w.a.Refused(t, w.podWith(w.a, "byname-2", w.asking(), set), "is not the pod's")
 	said(t, "Pod", "byname-2", "ClaimTaken", "it belongs to Database main")
 	_, err := w.a.Insist(w.pod(w.a, "byname-stranger", claims[0].Name, ""))
-	wantCode(t, err, 101, "is for the pods of PodSet byname")
+	fleet.WantCode(t, err, 101, "is for the pods of PodSet byname")
 	_, err = w.a.Insist(w.podWith(w.a, "byname-5f-x2k4p", w.asking(), replicaSet(t, "byname-5f")))
-	wantCode(t, err, 7, "a ReplicaSet gives each of its pods another name")
+	fleet.WantCode(t, err, 7, "a ReplicaSet gives each of its pods another name")
 	said(t, "Pod", "byname-5f-x2k4p", "InvalidClaimsAnnotation", "a ReplicaSet gives each of its pods another name")
 }
 
@@ -131,5 +131,5 @@ func TestMachineMovesToAnotherNetwork(t *testing.T) {
 
 	// A stranger's pod that names the claim gets nothing of that.
 	_, err := w.a.Insist(to.pod(w.a, "moves-stranger", c.Name, "", owner("VirtualMachineInstance", "other")))
-	wantCode(t, err, 101, "is of network")
+	fleet.WantCode(t, err, 101, "is of network")
 }

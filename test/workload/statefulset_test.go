@@ -238,15 +238,15 @@ func TestStatefulSetsClaimsAreForItsPods(t *testing.T) {
 	}
 	w.end(w.a, replica)
 	_, err := w.a.Insist(w.pod(w.a, "forits-stranger", k.claim(0).Name, ""))
-	wantCode(t, err, agent.CodeClaimRefused, "is for the pods of StatefulSet forits")
+	fleet.WantCode(t, err, agent.CodeClaimRefused, "is for the pods of StatefulSet forits")
 	_, err = w.a.Insist(w.pod(w.a, "forits-others", k.claim(0).Name, "", statefulSet(t, "forits-others")))
-	wantCode(t, err, agent.CodeClaimRefused, "is for the pods of StatefulSet forits")
+	fleet.WantCode(t, err, agent.CodeClaimRefused, "is for the pods of StatefulSet forits")
 	w.same(w.b, k.pod(w.b, 0), want[0])
 
 	broken := w.podWith(w.b, k.name(1), map[string]string{kube.AnnotationNetworks: w.definition(), workload.AnnotationClaims: "Lan"},
 		*metav1.NewControllerRef(k.obj, appsv1.SchemeGroupVersion.WithKind("StatefulSet")))
 	_, err = w.b.Insist(broken)
-	wantCode(t, err, 7, "annotation tenure.dev/claims")
+	fleet.WantCode(t, err, 7, "annotation tenure.dev/claims")
 }
 
 // TestStatefulSetsClaimsAreKeptAsVolumesAre: who owns them is what the retention says.
