@@ -116,10 +116,10 @@ func noLeases(t *testing.T, pool string) func() error {
 
 // newPod creates a real pod that is bound to a node, and returns interface ifName of
 // a sandbox of it. No kubelet runs it.
-func newPod(t *testing.T, node, name, networks string, i fleet.Interface, owners ...metav1.OwnerReference) fleet.Interface {
+func newPod(t *testing.T, node, name, networks string, i fleet.Interface) fleet.Interface {
 	t.Helper()
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", OwnerReferences: owners},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"},
 		Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "c", Image: "none"}}},
 	}
 	if networks != "" {

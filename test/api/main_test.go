@@ -106,7 +106,7 @@ func dryRun(t *testing.T, r schema.GroupVersionResource, text string) error {
 }
 
 // create keeps the object until the test ends.
-func create(t *testing.T, r schema.GroupVersionResource, text string) *unstructured.Unstructured {
+func create(t *testing.T, r schema.GroupVersionResource, text string) {
 	t.Helper()
 	o, err := cluster.Resource(r).Create(t.Context(), mustParse(t, text), createOptions)
 	if err != nil {
@@ -122,7 +122,6 @@ func create(t *testing.T, r schema.GroupVersionResource, text string) *unstructu
 			t.Errorf("delete: %v", err)
 		}
 	})
-	return o
 }
 
 // change merges patch, YAML in one line, into the object's main resource or the

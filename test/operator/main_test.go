@@ -247,16 +247,14 @@ func toClaim(c *ipamclaims.IPAMClaim, addr string) v1alpha1.Grant {
 }
 
 // use has the node use a claim for a pod.
-func (w *world) use(c *ipamclaims.IPAMClaim, pod *corev1.Pod) *v1alpha1.IPSubLease {
+func (w *world) use(c *ipamclaims.IPAMClaim, pod *corev1.Pod) {
 	w.t.Helper()
-	s := &v1alpha1.IPSubLease{
+	create(w.t, &v1alpha1.IPSubLease{
 		ObjectMeta: metav1.ObjectMeta{Name: protocol.UseName(protocol.UID(c.UID), 0)},
 		Spec: v1alpha1.IPSubLeaseSpec{Protocol: 1, Node: w.node, Store: string(w.store), Term: 1, Use: &v1alpha1.Use{
 			Claim: v1alpha1.ClaimReference{Namespace: c.Namespace, Name: c.Name, UID: string(c.UID)}, Pod: refOf(pod), Interface: "net1",
 		}},
-	}
-	create(w.t, s)
-	return s
+	})
 }
 
 // request has the node ask for an address for a pod.

@@ -48,15 +48,13 @@ func (w *world) podNetwork(of *nad.NetworkAttachmentDefinition) *v1alpha1.PodNet
 }
 
 // waiting makes a pod on the node that has none of its networks yet.
-func (w *world) waiting(name, annotation, value string, owners ...metav1.OwnerReference) *corev1.Pod {
+func (w *world) waiting(name, annotation, value string, owners ...metav1.OwnerReference) {
 	w.t.Helper()
 	no := false
-	pod := &corev1.Pod{
+	create(w.t, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name, Annotations: map[string]string{annotation: value}, OwnerReferences: owners},
 		Spec:       corev1.PodSpec{NodeName: w.node, AutomountServiceAccountToken: &no, Containers: []corev1.Container{{Name: "c", Image: "none"}}},
-	}
-	create(w.t, pod)
-	return pod
+	})
 }
 
 // A pod that cannot be attached is told why, also where nothing but the pool stands in the way.
