@@ -18,20 +18,10 @@ func InDefaultDomain(name, domain string) bool {
 	return domain == DefaultDomain || domain == "" && name == DefaultDomain
 }
 
-// A BridgeError says that ranges overlap those of several pools, so that no one pool can have them.
-type BridgeError struct {
-	CIDRs []netip.Prefix
-	Pools []string
-}
-
-func (e *BridgeError) Error() string {
-	return fmt.Sprintf("ranges %v overlap those of pools %s and %s, which are apart: no address of them is given; "+
-		"part the ranges, or give the definitions of all of them one network_name", e.CIDRs, e.Pools[0], e.Pools[1])
-}
-
 // Place returns which of pools, the oldest first, is that of a configuration of [DefaultDomain]
 // with these CIDRs: the one whose CIDRs overlap them. All configurations that overlap are so of one
-// pool. It returns false where there is none yet. The error is a [*BridgeError].
+// pool. It returns false where there is none yet. CIDRs that overlap several pools, which no one
+// pool can have, are an error.
 //
 // A pool that overlaps an older one is not opened beside it, and so is not looked at beside it.
 func Place(cidrs []netip.Prefix, pools []DomainPool) (DomainPool, bool, error) {
@@ -47,11 +37,8 @@ func Place(cidrs []netip.Prefix, pools []DomainPool) (DomainPool, bool, error) {
 	case 1:
 		return found[0], true, nil
 	}
-	e := &BridgeError{CIDRs: cidrs}
-	for _, p := range found {
-		e.Pools = append(e.Pools, p.Name)
-	}
-	return DomainPool{}, false, e
+	return DomainPool{}, false, fmt.Errorf("ranges %v overlap those of pools %s and %s, which are apart: no address of them is given; "+
+		"part the ranges, or give the definitions of all of them one network_name", cidrs, found[0].Name, found[1].Name)
 }
 
 // Lacks returns the first of cidrs that p has not as a whole.

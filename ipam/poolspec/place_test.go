@@ -1,7 +1,6 @@
 package poolspec
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -38,15 +37,10 @@ func TestPlace(t *testing.T) {
 	} {
 		p, ok, err := Place(tt.cidrs, all)
 		got := "none"
-		var bridge *BridgeError
 		switch {
-		case errors.As(err, &bridge):
-			got = strings.Join(bridge.Pools, " and ")
-			for _, name := range bridge.Pools {
-				if !strings.Contains(err.Error(), name) {
-					t.Errorf("%s: %v does not name %s", tt.name, err, name)
-				}
-			}
+		case err != nil:
+			_, got, _ = strings.Cut(err.Error(), "of pools ")
+			got, _, _ = strings.Cut(got, ",")
 		case ok:
 			got = p.Name
 			if c, lacks := p.Lacks(tt.cidrs); lacks {
