@@ -98,7 +98,11 @@ func (r Report) String() string {
 		r.Has = all[:keep]
 	}
 	if len(text) > MaxReport || r.Next.IsValid() && len(r.Has) == 0 {
-		return jsonText(Report{ID: r.ID, Unread: fmt.Sprintf("%d pods run, and %d have asked Tenure: too many for a report", len(r.Running), len(r.Asking))})
+		why := fmt.Sprintf("%d pods run, and %d have asked Tenure: too many for a report", len(r.Running), len(r.Asking))
+		if len(r.Unseen) > 0 {
+			why = fmt.Sprintf("%s; of %d networks something cannot be read: too many for a report", r.Unseen[0].Why, len(r.Unseen))
+		}
+		return jsonText(Report{ID: r.ID, Unread: why})
 	}
 	return text
 }

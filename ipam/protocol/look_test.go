@@ -3,6 +3,7 @@ package protocol
 import (
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -44,5 +45,16 @@ func TestReportThatCannotBeParted(t *testing.T) {
 	}
 	if r, _, err := ParseReport(lie.String()); err != nil || r.Unread == "" || len(r.Has) > 0 {
 		t.Errorf("it reads as %d sightings, unread %q, %v", len(r.Has), r.Unread, err)
+	}
+}
+
+// A report that has no room for all that cannot be read says the first of it, and not that too many
+// pods run.
+func TestReportOfTooManyUnseen(t *testing.T) {
+	why := "/attached/c1: unexpected EOF"
+	r := Report{ID: "1", Unseen: slices.Repeat([]Unseen{{HostLocal{Network: "net"}, why}}, 2000)}
+	got, _, err := ParseReport(r.String())
+	if err != nil || len(r.String()) > MaxReport || !strings.HasPrefix(got.Unread, why) {
+		t.Errorf("it reports %q, error %v; want what cannot be read", got.Unread, err)
 	}
 }
