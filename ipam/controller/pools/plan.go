@@ -376,7 +376,7 @@ func (s seen) flag(st *v1alpha1.IPPoolStatus, kind, reason, message string) {
 func (s seen) set(st *v1alpha1.IPPoolStatus, kind string, status metav1.ConditionStatus, reason, message string) {
 	const most = 32768 // what the schema admits
 	if len(message) > most {
-		message = message[:most]
+		message = strings.ToValidUTF8(message[:most], "")
 	}
 	meta.SetStatusCondition(&st.Conditions, metav1.Condition{
 		Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: s.pool.Generation,

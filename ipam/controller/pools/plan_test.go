@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -440,5 +441,16 @@ func TestExcludedIsNotShared(t *testing.T) {
 	lan.Spec.Domain, shop.Spec.Domain = "d", "d"
 	if names := overlapping(shop, shapes(shop), both(), shapes).siblings; len(names) == 0 {
 		t.Error("of one domain, and shop does not wait for lan's blocks")
+	}
+}
+
+// A message that is cut to what the schema admits stays text, or it would be written again and
+// again.
+func TestLongMessagesAreCutBetweenCharacters(t *testing.T) {
+	var st v1alpha1.IPPoolStatus
+	s := seen{pool: &v1alpha1.IPPool{}}
+	s.set(&st, v1alpha1.PoolReady, metav1.ConditionFalse, "Reason", "x"+strings.Repeat("é", 20000))
+	if !utf8.ValidString(st.Conditions[0].Message) {
+		t.Error("it ends in the middle of a character")
 	}
 }
