@@ -169,7 +169,7 @@ func (l *Looker) Run(ctx context.Context) error {
 // Round goes on with looking, if there is cause to, and returns when to come again. It
 // waits for nobody: what a node's agent is asked, the next Round finds answered.
 func (l *Looker) Round(ctx context.Context) (again time.Duration, err error) {
-	t := l.current
+	t, begun := l.current, l.Now()
 	if t == nil {
 		if t, err = l.begin(ctx); err != nil {
 			return 0, err
@@ -192,6 +192,9 @@ func (l *Looker) Round(ctx context.Context) (again time.Duration, err error) {
 	}
 	took := l.Now().Sub(t.facts.Now)
 	l.Metrics.looked(took, len(t.facts.Pods), t.calls, len(l.Broker.Kept()))
+	if !t.askedAt.IsZero() { // to wait for nodes takes nothing that others need
+		took -= begun.Sub(t.askedAt)
+	}
 	return t.next(took), nil
 }
 

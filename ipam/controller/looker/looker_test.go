@@ -714,6 +714,25 @@ func TestLooksAgainSoonAfterALongLook(t *testing.T) {
 	}
 }
 
+// Nor does a node that does not answer.
+func TestLooksAgainSoonAfterANodeWasSilent(t *testing.T) {
+	c := newCluster()
+	c.pools, c.pods = []v1alpha1.IPPool{lan()}, []*corev1.Pod{showing("p", "10.0.1.2")}
+	for {
+		again, err := c.Round(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.current == nil {
+			if again != waitEvery {
+				t.Errorf("again after %v, want %v", again, waitEvery)
+			}
+			return
+		}
+		c.now = c.now.Add(again)
+	}
+}
+
 // The fence of a pool counts from when it was first seen, not from the time that its status
 // names: that is when the status was thought of, and it may have been long on its way.
 func TestFenceCountsFromWhenItIsSeen(t *testing.T) {
