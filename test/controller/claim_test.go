@@ -21,9 +21,7 @@ import (
 
 func TestAllocate(t *testing.T) {
 	start(t)
-	ns := namespace(t)
-	p := pool(t, "10.0.0.0/24")
-	definition(t, ns, "lan", "lan", ofPool(p.Name))
+	ns, _ := lan(t, "10.0.0.0/24")
 	c := claim(t, ns, "vm.lan", "lan")
 	ips := allocated(t, c)
 	if a := netip.MustParsePrefix(ips[0]); len(ips) != 1 || a.Bits() != 24 || !netip.MustParsePrefix("10.0.0.0/24").Contains(a.Addr()) {
@@ -38,9 +36,7 @@ func TestAllocate(t *testing.T) {
 
 func TestAllocateDualStack(t *testing.T) {
 	start(t)
-	ns := namespace(t)
-	p := pool(t, "fd00::/64", "10.0.0.0/16")
-	definition(t, ns, "lan", "lan", ofPool(p.Name))
+	ns, _ := lan(t, "fd00::/64", "10.0.0.0/16")
 	c := claim(t, ns, "vm.lan", "lan")
 	ips := allocated(t, c)
 	if len(ips) != 2 || !netip.MustParsePrefix(ips[0]).Addr().Is4() || netip.MustParsePrefix(ips[1]).Bits() != 64 {
@@ -57,9 +53,7 @@ func TestAllocateDualStack(t *testing.T) {
 func TestThousandsAtOnce(t *testing.T) {
 	proof.Only(t)
 	start(t)
-	ns := namespace(t)
-	p := pool(t, "10.0.0.0/16")
-	definition(t, ns, "lan", "lan", ofPool(p.Name))
+	ns, p := lan(t, "10.0.0.0/16")
 	opened(t, p)
 	const n = 2000
 	begun := time.Now()
@@ -258,9 +252,7 @@ func same(c *ipamclaims.IPAMClaim, ips []string) error {
 // nothing.
 func TestStatusByHand(t *testing.T) {
 	start(t)
-	ns := namespace(t)
-	p := pool(t, "10.0.0.0/24")
-	definition(t, ns, "lan", "lan", ofPool(p.Name))
+	ns, p := lan(t, "10.0.0.0/24")
 	opened(t, p)
 	first := claim(t, ns, "first", "lan")
 	ips := allocated(t, first)
@@ -341,9 +333,7 @@ func TestStatusByHand(t *testing.T) {
 // TestLeaseDeletedByHand: what a claim's status shows is granted again.
 func TestLeaseDeletedByHand(t *testing.T) {
 	start(t)
-	ns := namespace(t)
-	p := pool(t, "10.0.0.0/24")
-	definition(t, ns, "lan", "lan", ofPool(p.Name))
+	ns, p := lan(t, "10.0.0.0/24")
 	c := claim(t, ns, "c", "lan")
 	ips := allocated(t, c)
 	leases, err := api.LeasesOfPool(t.Context(), protocol.PoolName(p.Name))
@@ -365,9 +355,7 @@ func TestLeaseDeletedByHand(t *testing.T) {
 // TestRecreated (F13): a claim is deleted and made again under its name.
 func TestRecreated(t *testing.T) {
 	start(t)
-	ns := namespace(t)
-	p := pool(t, "10.0.0.0/24")
-	definition(t, ns, "lan", "lan", ofPool(p.Name))
+	ns, p := lan(t, "10.0.0.0/24")
 	opened(t, p)
 	var uids []protocol.UID
 	var last *ipamclaims.IPAMClaim
@@ -443,9 +431,7 @@ func TestDeletedClaimKeepsItsAddressWhileItIsUsed(t *testing.T) {
 // TestFullPool: the one who waits longest has what comes free.
 func TestFullPool(t *testing.T) {
 	start(t)
-	ns := namespace(t)
-	p := pool(t, "10.0.0.0/30")
-	definition(t, ns, "lan", "lan", ofPool(p.Name))
+	ns, p := lan(t, "10.0.0.0/30")
 	a, b := claim(t, ns, "a", "lan"), claim(t, ns, "b", "lan")
 	ips := allocated(t, a)
 	allocated(t, b)
@@ -485,9 +471,7 @@ func TestAllOrNone(t *testing.T) {
 // TestOwnerPod (N88): the status names the pod of the newest use.
 func TestOwnerPod(t *testing.T) {
 	start(t)
-	ns := namespace(t)
-	p := pool(t, "10.0.0.0/24")
-	definition(t, ns, "lan", "lan", ofPool(p.Name))
+	ns, _ := lan(t, "10.0.0.0/24")
 	c := claim(t, ns, "vm.lan", "lan")
 	ips := allocated(t, c)
 	owner := func(want string) {
@@ -526,9 +510,7 @@ func TestTwoControllers(t *testing.T) {
 	proof.Only(t)
 	start(t)
 	start(t)
-	ns := namespace(t)
-	p := pool(t, "10.0.0.0/20")
-	definition(t, ns, "lan", "lan", ofPool(p.Name))
+	ns, p := lan(t, "10.0.0.0/20")
 	opened(t, p)
 	const n = 150
 	parallel(t, n, func(i int) error { return kc.Create(t.Context(), claimOf(ns, fmt.Sprint("c", i), "lan")) })

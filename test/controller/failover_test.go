@@ -113,9 +113,7 @@ func TestLeaderKilled(t *testing.T) {
 	led := newLeader(t, "", 20*time.Second)
 	second := launch(t, program, kubeconfig)
 
-	ns := namespace(t)
-	p := pool(t, "10.0.0.0/20")
-	definition(t, ns, "lan", "lan", ofPool(p.Name))
+	ns, p := lan(t, "10.0.0.0/20")
 	opened(t, p)
 	const n, rounds = 120, 3
 	for round := range rounds {

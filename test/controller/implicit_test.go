@@ -283,9 +283,7 @@ func TestPersonsPool(t *testing.T) {
 // TestIdleBlocksGoBack: what the cluster holds without a claim goes back (H16).
 func TestIdleBlocksGoBack(t *testing.T) {
 	start(t)
-	ns := namespace(t)
-	p := pool(t, "10.18.0.0/24")
-	definition(t, ns, "lan", "lan", ofPool(p.Name))
+	ns, p := lan(t, "10.18.0.0/24")
 	c := claim(t, ns, "c", "lan")
 	allocated(t, c)
 	remove(t, c)

@@ -45,7 +45,10 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-var eventually = fleet.Eventually
+var (
+	eventually = fleet.Eventually
+	condition  = fleet.Condition
+)
 
 // quick is the controller's configuration for tests.
 func quick() controller.Config {

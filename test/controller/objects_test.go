@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -14,7 +13,6 @@ import (
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	coordination "k8s.io/api/coordination/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -61,24 +59,6 @@ func read[T client.Object](o T) (T, error) {
 	return o, kc.Get(context.Background(), client.ObjectKeyFromObject(o), o)
 }
 
-// condition returns an error unless conditions has one of this type, status and
-// reason, whose message contains words.
-func condition(conditions []metav1.Condition, kind string, status metav1.ConditionStatus, reason string, words ...string) error {
-	c := meta.FindStatusCondition(conditions, kind)
-	if c == nil {
-		return fmt.Errorf("no condition %s in %+v", kind, conditions)
-	}
-	if c.Status != status || c.Reason != reason {
-		return fmt.Errorf("condition %s is %s, %s (%s); want %s, %s", kind, c.Status, c.Reason, c.Message, status, reason)
-	}
-	for _, w := range words {
-		if !strings.Contains(c.Message, w) {
-			return fmt.Errorf("condition %s says %q; want %q in it", kind, c.Message, w)
-		}
-	}
-	return nil
-}
-
 // opened waits until a pool is open.
 func opened(t testing.TB, p *v1alpha1.IPPool) {
 	t.Helper()
@@ -89,6 +69,14 @@ func opened(t testing.TB, p *v1alpha1.IPPool) {
 		}
 		return condition(p.Status.Conditions, v1alpha1.PoolReady, metav1.ConditionTrue, v1alpha1.ReasonOpen)
 	})
+}
+
+// lan makes a namespace, and a pool with a definition of a network lan there.
+func lan(t testing.TB, cidrs ...string) (ns string, p *v1alpha1.IPPool) {
+	t.Helper()
+	ns, p = namespace(t), pool(t, cidrs...)
+	definition(t, ns, "lan", "lan", ofPool(p.Name))
+	return ns, p
 }
 
 // definition makes a NetworkAttachmentDefinition of a network with this ipam

@@ -224,9 +224,7 @@ func TestPoolDeleted(t *testing.T) {
 // TestPoolShrinks (X19): a claim keeps an address that its pool no longer has.
 func TestPoolShrinks(t *testing.T) {
 	start(t)
-	ns := namespace(t)
-	p := pool(t, "10.0.0.0/29")
-	definition(t, ns, "lan", "lan", ofPool(p.Name))
+	ns, p := lan(t, "10.0.0.0/29")
 	c := claim(t, ns, "c", "lan")
 	ips := allocated(t, c)
 	fleet.Edit(t, kc, p, func() { p.Spec.Ranges[0].Exclude = []string{strings.TrimSuffix(ips[0], "/29")} })

@@ -2,11 +2,14 @@ package fleet
 
 import (
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -61,4 +64,22 @@ func Gone(t testing.TB, kc client.Client, o client.Object, within time.Duration)
 		}
 		return fmt.Errorf("%T %s is still there, with finalizers %q: %w", o, o.GetName(), o.GetFinalizers(), err)
 	})
+}
+
+// Condition returns an error unless conditions has one of this type, status and
+// reason, whose message contains words.
+func Condition(conditions []metav1.Condition, kind string, status metav1.ConditionStatus, reason string, words ...string) error {
+	c := meta.FindStatusCondition(conditions, kind)
+	if c == nil {
+		return fmt.Errorf("no condition %s in %+v", kind, conditions)
+	}
+	if c.Status != status || c.Reason != reason {
+		return fmt.Errorf("condition %s is %s, %s (%s); want %s, %s", kind, c.Status, c.Reason, c.Message, status, reason)
+	}
+	for _, w := range words {
+		if !strings.Contains(c.Message, w) {
+			return fmt.Errorf("condition %s says %q; want %q in it", kind, c.Message, w)
+		}
+	}
+	return nil
 }

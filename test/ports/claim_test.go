@@ -108,7 +108,7 @@ func testDeleted(t *testing.T, w *world) {
 		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(b), b); err != nil {
 			return err
 		}
-		return has(b.Status.Conditions, "PortReady", metav1.ConditionFalse, "TwoOwners", thief.ID)
+		return fleet.Condition(b.Status.Conditions, "PortReady", metav1.ConditionFalse, "TwoOwners", thief.ID)
 	})
 	condition(t, p, v1alpha1.PoolTwoOwners, metav1.ConditionTrue, v1alpha1.ReasonPortTaken, b.Name)
 	w.Do(t, http.MethodDelete, "ports/"+thief.ID, "", nil, nil)
@@ -138,7 +138,7 @@ func testDamaged(t *testing.T, w *world) {
 		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(c), c); err != nil {
 			return err
 		}
-		return has(c.Status.Conditions, "PortReady", metav1.ConditionFalse, "TwoOwners", thief.ID)
+		return fleet.Condition(c.Status.Conditions, "PortReady", metav1.ConditionFalse, "TwoOwners", thief.ID)
 	})
 	w.Do(t, http.MethodDelete, "ports/"+thief.ID, "", nil, nil)
 	w.only(t, c)

@@ -20,7 +20,6 @@ import (
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -202,17 +201,8 @@ func condition(t *testing.T, o *v1alpha1.IPPool, kind string, status metav1.Cond
 		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
 			return err
 		}
-		return has(o.Status.Conditions, kind, status, reason, words)
+		return fleet.Condition(o.Status.Conditions, kind, status, reason, words)
 	})
-}
-
-// has reports what a list of conditions lacks.
-func has(conditions []metav1.Condition, kind string, status metav1.ConditionStatus, reason, words string) error {
-	c := meta.FindStatusCondition(conditions, kind)
-	if c == nil || c.Status != status || c.Reason != reason || !strings.Contains(c.Message, words) {
-		return fmt.Errorf("condition %s is %+v; want %s %s with %q", kind, c, status, reason, words)
-	}
-	return nil
 }
 
 // claim makes a claim of the pool's network.
@@ -236,7 +226,7 @@ func (w *world) allocated(t *testing.T, o *ipamclaims.IPAMClaim) (addrs []netip.
 		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
 			return err
 		}
-		return has(o.Status.Conditions, kube.ConditionIPsAllocated, metav1.ConditionTrue, "SuccessfulAllocation", "")
+		return fleet.Condition(o.Status.Conditions, kube.ConditionIPsAllocated, metav1.ConditionTrue, "SuccessfulAllocation", "")
 	})
 	for _, text := range o.Status.IPs {
 		addrs = append(addrs, netip.MustParsePrefix(text).Addr())
@@ -279,7 +269,7 @@ func waits(t *testing.T, o *ipamclaims.IPAMClaim, reason, words string) {
 		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
 			return err
 		}
-		return has(o.Status.Conditions, kube.ConditionIPsAllocated, metav1.ConditionFalse, reason, words)
+		return fleet.Condition(o.Status.Conditions, kube.ConditionIPsAllocated, metav1.ConditionFalse, reason, words)
 	})
 }
 
@@ -332,7 +322,7 @@ func allocatedNow(t *testing.T, o *ipamclaims.IPAMClaim) error {
 	if err := kc.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
 		return err
 	}
-	return has(o.Status.Conditions, kube.ConditionIPsAllocated, metav1.ConditionTrue, "SuccessfulAllocation", "")
+	return fleet.Condition(o.Status.Conditions, kube.ConditionIPsAllocated, metav1.ConditionTrue, "SuccessfulAllocation", "")
 }
 
 func differs(a, b string) error {
@@ -362,7 +352,7 @@ func waitsNow(t *testing.T, o *ipamclaims.IPAMClaim, reason, words string) error
 	if err := kc.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
 		return err
 	}
-	return has(o.Status.Conditions, kube.ConditionIPsAllocated, metav1.ConditionFalse, reason, words)
+	return fleet.Condition(o.Status.Conditions, kube.ConditionIPsAllocated, metav1.ConditionFalse, reason, words)
 }
 
 // portsAlone returns how long n ports take on a subnet by the controller's client alone. They are
