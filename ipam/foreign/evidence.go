@@ -134,6 +134,11 @@ func (e *Evidence) add(c claim) { e.claims = append(e.claims, c) }
 // whole.
 func (e *Evidence) report(node protocol.NodeName, r protocol.Report) protocol.Report {
 	strays, has := map[protocol.UID]bool{}, map[protocol.UID]int{}
+	for _, g := range e.Kept { // also those of earlier reports
+		if g.Node == node && e.pods[g.UID] == nil {
+			strays[g.UID] = true
+		}
+	}
 	for _, s := range r.Has {
 		pod := e.pods[s.Pod.UID]
 		if s.Pod.UID == "" {

@@ -84,6 +84,14 @@ func strangers(n int) (all []protocol.Sighting) {
 	return all
 }
 
+// keptStrangers are n pods of node n1 that nobody knows, for which something is kept.
+func keptStrangers(n int) (all []protocol.Grantee) {
+	for i := range n {
+		all = append(all, protocol.Grantee{Kind: protocol.GranteePod, UID: protocol.UID(fmt.Sprint("kept-", i)), Node: "n1"})
+	}
+	return all
+}
+
 // seenBy is the report of a node, on which the pods that it has seen run, and p.
 func seenBy(node protocol.NodeName, has ...protocol.Sighting) map[protocol.NodeName]protocol.Report {
 	return map[protocol.NodeName]protocol.Report{node: {Has: has, Running: []protocol.UID{"p", has[0].Pod.UID}}}
@@ -126,7 +134,8 @@ func TestWeigh(t *testing.T) {
 		subs      []protocol.SubLease
 		want      []string // "address pod"
 		conflicts []string
-		denied    bool   // no namespace may use the pool
+		denied    bool // no namespace may use the pool
+		kept      []protocol.Grantee
 		why       string // the pool waits, a part of it
 	}{
 		{name: "a pod of a definition that was switched", pods: []Pod{pod("p", "ns/net", "10.0.0.5")}, want: []string{"10.0.0.5 p"}},
@@ -216,6 +225,10 @@ func TestWeigh(t *testing.T) {
 			why: "node n1: it reports more than can be",
 		},
 		{
+			name: "a node has seen another sandbox of a pod that nobody knows, and as many as can be are kept", lives: true, pods: []Pod{pod("p", "ns/net", "10.0.0.5")},
+			kept: keptStrangers(mostStrays), reports: seenBy("n1", strangers(1)...), why: "node n1: it reports more than can be",
+		},
+		{
 			name: "a node has seen more sandboxes of pods that nobody knows than can be", lives: true, pods: []Pod{pod("p", "ns/net", "10.0.0.5")}, reports: seenBy("n1", strangers(mostStrays+1)...),
 			why: "node n1: it reports more than can be",
 		},
@@ -286,7 +299,7 @@ func TestWeigh(t *testing.T) {
 			}
 			got, said, found := weighed(p, Facts{
 				Definitions: []Definition{switched, theirs, vlan}, Pods: tt.pods, Records: tt.records, Reports: tt.reports,
-				Leases: map[protocol.PoolName][]protocol.Lease{"lan": tt.leases}, SubLeases: tt.subs, Agents: map[protocol.NodeName]bool{"n1": tt.lives, "n2": tt.others},
+				Leases: map[protocol.PoolName][]protocol.Lease{"lan": tt.leases}, SubLeases: tt.subs, Kept: tt.kept, Agents: map[protocol.NodeName]bool{"n1": tt.lives, "n2": tt.others},
 			})
 			if !slices.Equal(got, tt.want) || !slices.Equal(said, tt.conflicts) {
 				t.Errorf("kept %q, conflicts %q; want %q and %q", got, said, tt.want, tt.conflicts)
