@@ -144,7 +144,8 @@ func (l *Looker) waker() chan struct{} {
 	return l.wake
 }
 
-// Run looks when there is cause to, until ctx ends.
+// Run looks when there is cause to, until ctx ends. Whoever writes definitions gives cause as often
+// as he likes, so between the end of a look and the next there is waitEvery at least.
 func (l *Looker) Run(ctx context.Context) error {
 	stale := false // something has changed that the look under way may not have seen
 	for {
@@ -154,13 +155,19 @@ func (l *Looker) Run(ctx context.Context) error {
 			again = waitEvery
 		}
 		if stale && err == nil && l.current == nil {
-			stale, again = false, 0
+			stale, again = false, waitEvery
 		}
+		least := time.After(min(again, waitEvery))
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-l.waker():
 			stale = l.current != nil
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-least:
+			}
 		case <-time.After(again):
 		}
 	}

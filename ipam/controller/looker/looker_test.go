@@ -697,6 +697,28 @@ func TestChangeDuringLook(t *testing.T) {
 	})
 }
 
+// However often a definition is written, looks do not follow each other without a pause.
+func TestPauseBetweenLooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster()
+		c.Now = time.Now
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- c.Run(ctx) }()
+		for range 1000 {
+			c.Wake()
+			time.Sleep(10 * time.Millisecond)
+		}
+		if c.looks < 10 || c.looks > 12 {
+			t.Errorf("it has looked %d times in ten seconds; want once a second", c.looks)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A look that took long because it was held up, as by an API server that does not answer,
 // does not put the next one off for hours: what has ended would be kept until then.
 func TestLooksAgainSoonAfterALongLook(t *testing.T) {
