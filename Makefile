@@ -150,6 +150,16 @@ ALSO ?=
 test: ## All that must pass, to the end whatever fails, and a table of its parts; CI runs it with ALSO=e2e
 	@test/parts lint generate-check test-unit test-suites test-neutron test-integration $(ALSO)
 
+# Of one: which test of which package. What a package needs beside Go depends on its folder.
+PKG ?=
+RUN ?= .
+NODES := ./test/cluster ./test/e2e
+SMALL := $(filter ./test/imports ./test/programs ./test/simulation,$(PKG)) $(filter-out ./test/%,$(PKG))
+.PHONY: one
+one: $(if $(strip $(SMALL)),,root rig $(HELM) $(CRANE)) $(if $(filter $(NEUTRON) ./test/vifs $(NODES),$(PKG)),rig-neutron) $(if $(filter $(NODES),$(PKG)),rig-foreign) ## One test, with what it needs: PKG=./test/controller RUN=TestMovingIn
+	@[ -n '$(PKG)' ] || { echo "PKG is empty, must be the test's package, such as ./claims or ./test/controller" >&2; exit 1; }
+	$(GO) test -vet=off -ldflags "-s -w" -count=1 -v -timeout 90m '$(PKG)' $(if $(filter ./test/e2e,$(PKG)),-ginkgo.v -ginkgo.focus='$(RUN)',-run '$(RUN)') $(ARGS)
+
 .PHONY: test-unit
 test-unit: cc $(HELM) $(GOTESTSUM) ## Unit, model and import tests with the race detector
 	$(GO_RACE) -timeout $(TIMEOUT) $(ARGS) $(UNIT)
