@@ -128,8 +128,7 @@ func (a *Agent) report(ctx context.Context, look protocol.Look) protocol.Report 
 	}
 	within, rangesErr := rangesOfLook(look)
 	cached, damaged, cachedErr := a.host.Cached()
-	pods := a.cachedSandboxes(cached)
-	has, running := a.cachedSightings(cached, within)
+	pods, has, running := a.cachedSandboxes(cached, within)
 	for _, n := range look.HostLocal {
 		for _, f := range damaged {
 			if f.MayBeOf(n.Network) {
@@ -170,23 +169,15 @@ func rangesOfLook(look protocol.Look) (*netipx.IPSet, error) {
 	return b.IPSet()
 }
 
-// cachedSandboxes returns what the CNI library's results say of containers, by their IDs.
-func (a *Agent) cachedSandboxes(cached []cniresults.Entry) map[string]sandbox {
-	pods := map[string]sandbox{}
+// cachedSandboxes returns what the CNI library's results say of containers, by their IDs; and of
+// the sandboxes that may be there, what they have and whose they are.
+func (a *Agent) cachedSandboxes(cached []cniresults.Entry, within *netipx.IPSet) (pods map[string]sandbox, has []protocol.Sighting, running []protocol.UID) {
+	pods = map[string]sandbox{}
 	for _, e := range cached {
 		box := sandboxOf(e)
 		box.there = a.host.There(e.Netns)
 		pods[e.ContainerID] = box.or(pods[e.ContainerID])
-	}
-	return pods
-}
-
-// cachedSightings returns what sandboxes that may be there have by the CNI library's results, and
-// whose sandboxes these are.
-func (a *Agent) cachedSightings(cached []cniresults.Entry, within *netipx.IPSet) (has []protocol.Sighting, running []protocol.UID) {
-	for _, e := range cached {
-		box := sandboxOf(e)
-		if !a.host.There(e.Netns) {
+		if !box.there {
 			continue
 		}
 		if box.pod.UID != "" {
@@ -201,7 +192,7 @@ func (a *Agent) cachedSightings(cached []cniresults.Entry, within *netipx.IPSet)
 		}
 	}
 	slices.Sort(running)
-	return has, slices.Compact(running)
+	return pods, has, slices.Compact(running)
 }
 
 // given returns what Tenure has given here, or taken back of late, and the pods that have asked it
