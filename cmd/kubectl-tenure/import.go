@@ -238,21 +238,25 @@ func (i *importing) summary(ctx context.Context, moved int, pools, stopped []str
 	if err != nil {
 		return err
 	}
-	addrs, pods, by := 0, map[string]bool{}, i.from
+	addrs, several, pods, by := 0, 0, map[string]bool{}, i.from
 	for _, name := range pools {
-		addrs += len(all[name])
 		for _, g := range all[name] {
-			if protocol.UID(g.To.UID) != protocol.SeveralPods {
-				pods[g.To.UID] = true
+			if protocol.UID(g.To.UID) == protocol.SeveralPods {
+				several++
+				continue
 			}
+			addrs, pods[g.To.UID] = addrs+1, true
 		}
+	}
+	if several > 0 {
+		to.line("%s kept from all, since several pods are said to have it: see the pools' condition TwoOwners.", number(several, "address is", "addresses are"))
 	}
 	if by == fromStatus {
 		by = "another IPAM"
 	}
 	if addrs == 0 {
 		left := ": nothing is left to do"
-		if len(stopped) > 0 {
+		if len(stopped)+several > 0 {
 			left = ""
 		}
 		to.line("No address is kept for a pod that has it by %s%s.", by, left)

@@ -223,8 +223,10 @@ func TestImportFromHostLocal(t *testing.T) {
 	if err := kc.Update(t.Context(), lan); err != nil {
 		t.Fatal(err)
 	}
-	says(t, tenure(t, 0, "import", "--from", "host-local", "--apply"), "Nothing is left to switch", "Definitions switched: 0. Pools: "+network, "2 pods have 2 addresses by host-local. They keep them until they end")
-	says(t, tenure(t, 0, "who", "10.95.0.2"), "which has it by another IPAM; kept for the pod")
+	says(t, tenure(t, 0, "import", "--from", "host-local", "--apply"), "Nothing is left to switch", "Definitions switched: 0. Pools: "+network,
+		"1 address is kept from all, since several pods are said to have it", "1 pod has 1 address by host-local. It keeps what it has until it ends")
+	says(t, tenure(t, 0, "who", "10.95.0.2"), "nobody: several pods are said to have it by another IPAM", "kept from all by the cluster")
+	says(t, tenure(t, 0, "who", "10.95.0.3"), o.ref("three"), "which has it by another IPAM; kept for the pod")
 	p := &v1alpha1.IPPool{}
 	fleet.Eventually(t, 20*time.Second, func() error {
 		if err := kc.Get(t.Context(), client.ObjectKey{Name: network}, p); err != nil {
