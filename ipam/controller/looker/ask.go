@@ -52,6 +52,22 @@ func (q *question) nextPart() {
 	q.HostLocal, q.rest = q.rest[:n], q.rest[n:]
 }
 
+// mostName and mostPath are how long the name and the path of a directory can be, in bytes.
+const (
+	mostName = 255
+	mostPath = 4096
+)
+
+// networksOf returns the networks of some definitions of which there can be files of host-local.
+func networksOf(segment []foreign.Definition) (all []protocol.HostLocal) {
+	for _, d := range segment {
+		if len(d.Network) <= mostName && len(d.DataDir) < mostPath {
+			all = append(all, protocol.HostLocal{Network: d.Network, DataDir: d.DataDir})
+		}
+	}
+	return all
+}
+
 // lookLen returns how many bytes of a question a network takes, at most.
 func lookLen(n protocol.HostLocal) int {
 	return len(protocol.Look{HostLocal: []protocol.HostLocal{n}}.String())
@@ -145,6 +161,7 @@ func (t *look) ask(ctx context.Context) bool {
 	maps.DeleteFunc(t.silent, func(n protocol.NodeName, _ time.Time) bool { return t.asked[n] == nil })
 	t.send(ctx, nodes)
 	t.askedAt = t.Now()
+	t.partAt = t.askedAt
 	return len(nodes) > 0
 }
 
@@ -173,12 +190,12 @@ func (t *look) question(of map[protocol.PoolName]bool) *question {
 		if !of[p.Name] {
 			continue
 		}
-		segment := p.Segment(t.facts.Definitions)
+		files := networksOf(p.Segment(t.facts.Definitions))
 		for _, r := range p.Whole.Ranges() {
 			room -= len(fmt.Sprintf(`"%v-%v",`, r.Start, r.End))
 		}
-		for _, d := range segment {
-			if n := (protocol.HostLocal{Network: d.Network, DataDir: d.DataDir}); !networks[n] {
+		for _, n := range files {
+			if !networks[n] {
 				room -= lookLen(n)
 			}
 		}
@@ -189,8 +206,8 @@ func (t *look) question(of map[protocol.PoolName]bool) *question {
 		for _, r := range p.Whole.Ranges() {
 			set.AddRange(netipx.IPRangeFrom(r.Start, r.End))
 		}
-		for _, d := range segment {
-			networks[protocol.HostLocal{Network: d.Network, DataDir: d.DataDir}] = true
+		for _, n := range files {
+			networks[n] = true
 		}
 	}
 	ranges, _ := set.IPSet() // only valid ranges were added
@@ -216,7 +233,7 @@ func (t *look) collect(ctx context.Context) (done bool, err error) {
 		now[reg.Node] = reg
 	}
 	var goOn []protocol.NodeName
-	waits, late := false, t.Now().Sub(t.askedAt) >= t.within()
+	waits, late := false, t.Now().Sub(t.partAt) >= t.within()
 	for _, n := range slices.Sorted(maps.Keys(t.asked)) {
 		if _, answered := t.facts.Reports[n]; answered {
 			continue
@@ -270,6 +287,7 @@ func (t *look) hear(ctx context.Context, n protocol.NodeName, text string) (answ
 		return false, true
 	case len(q.rest) > 0:
 		q.nextPart()
+		t.partAt = t.Now() // each part has its time: how many there are is not the node's to say
 		return false, true
 	}
 	seen := map[protocol.Sighting]bool{} // what the CNI library has kept is in the answer to each part

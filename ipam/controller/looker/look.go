@@ -33,6 +33,7 @@ type look struct {
 	nodes   map[protocol.NodeName]*node
 	asked   map[protocol.NodeName]*question
 	askedAt time.Time
+	partAt  time.Time // when a node was last asked for other networks, or askedAt
 
 	ended []foreign.Bar // once it is over: what is kept, and nobody has any more
 

@@ -177,6 +177,7 @@ func (l *Looker) Run(ctx context.Context) error {
 // waits for nobody: what a node's agent is asked, the next Round finds answered.
 func (l *Looker) Round(ctx context.Context) (again time.Duration, err error) {
 	t, begun := l.current, l.Now()
+	var waited time.Duration // for nodes, which takes nothing that others need
 	if t == nil {
 		if t, err = l.begin(ctx); err != nil {
 			return 0, err
@@ -189,6 +190,8 @@ func (l *Looker) Round(ctx context.Context) (again time.Duration, err error) {
 		}
 	} else if answered, err := t.collect(ctx); err != nil || !answered {
 		return answerEvery, err
+	} else {
+		waited = begun.Sub(t.askedAt)
 	}
 	l.current, t.over = nil, true
 	t.weigh()
@@ -199,10 +202,7 @@ func (l *Looker) Round(ctx context.Context) (again time.Duration, err error) {
 	}
 	took := l.Now().Sub(t.facts.Now)
 	l.Metrics.looked(took, len(t.facts.Pods), t.calls, len(l.Broker.Kept()))
-	if !t.askedAt.IsZero() { // to wait for nodes takes nothing that others need
-		took -= begun.Sub(t.askedAt)
-	}
-	return t.next(took), nil
+	return t.next(took - waited), nil
 }
 
 // publish takes new verdicts over, which nobody changes any more, and tells of those that are

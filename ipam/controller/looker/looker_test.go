@@ -75,6 +75,7 @@ type cluster struct {
 	reads  time.Duration // how long it takes to read the pods
 	// networks is how many networks the pools have together, beside net.
 	networks int
+	name     string // what one more network of pool lan is called; "" is none
 	// theirs says that a definition of whereabouts' has the addresses of pool lan.
 	theirs bool
 	record map[string]any // the spec of whereabouts' IPPool; nil is none
@@ -149,6 +150,11 @@ func (c *cluster) List(_ context.Context, into client.ObjectList, _ ...client.Li
 			pool = fmt.Sprint("pool-", (i+n-1)%n)
 		}
 		d.Spec.Config = fmt.Sprintf(`{"cniVersion":"1.0.0","name":%q,"type":"macvlan","ipam":{"type":"tenure","pool":%q}}`, d.Name, pool)
+		all.Items = append(all.Items, d)
+	}
+	if c.name != "" {
+		d := nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "long"}}
+		d.Spec.Config = fmt.Sprintf(`{"cniVersion":"1.0.0","name":%q,"type":"macvlan","ipam":{"type":"tenure","pool":"lan"}}`, c.name)
 		all.Items = append(all.Items, d)
 	}
 	if c.theirs {
@@ -339,6 +345,53 @@ func TestNodesHaveTimeAfterALongRead(t *testing.T) {
 	c.gives = func(grants.Ask) grants.Answer { return grants.Answer{Granted: make([]grants.Granted, 1)} }
 	if v := c.lookAndAnswerAfter(t, time.Second); !v.Clear() {
 		t.Errorf("stage %d, %q; want the answer heard", v.Stage, v.Why)
+	}
+}
+
+// Who writes definitions makes no question too long: a network whose name is too long for a
+// directory has no files of host-local.
+func TestQuestionOfALongName(t *testing.T) {
+	c := newCluster()
+	c.pools, c.pods, c.name = []v1alpha1.IPPool{lan()}, []*corev1.Pod{showing("p", "10.0.1.2")}, strings.Repeat("x", 300<<10)
+	c.answer = func(look protocol.Look) protocol.Report {
+		return protocol.Report{ID: look.ID, Running: []protocol.UID{"p"}}
+	}
+	c.look(t)
+	if len(c.asked) == 0 {
+		t.Error("nobody is asked")
+	}
+	for _, look := range c.asked {
+		if n := len(look.String()); n > protocol.MaxLook {
+			t.Errorf("a question takes %d bytes, want %d at most", n, protocol.MaxLook)
+		}
+	}
+}
+
+// A node that goes on answering parts of a question has the time for one for each: who writes many
+// definitions has no node passed over.
+func TestTimeForEachPart(t *testing.T) {
+	c := newCluster()
+	c.pools, c.pods, c.networks = []v1alpha1.IPPool{lan()}, []*corev1.Pod{showing("p", "10.0.1.2")}, 3000
+	c.gives = func(grants.Ask) grants.Answer { return grants.Answer{Granted: make([]grants.Granted, 1)} }
+	var due time.Time
+	for begun := c.now; ; {
+		again, err := c.Round(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.current == nil {
+			break
+		}
+		if last := c.asked[len(c.asked)-1].ID; due.IsZero() || c.now.After(due) {
+			c.regs[0].Report = protocol.Report{ID: last, Running: []protocol.UID{"p"}}.String()
+			due = c.now.Add(2 * time.Second)
+		}
+		if c.now = c.now.Add(again); c.now.Sub(begun) > time.Hour {
+			t.Fatal("the look does not end")
+		}
+	}
+	if v := c.Of("lan"); !v.Clear() || len(c.asked) < 4 {
+		t.Errorf("it waits after %d parts: %q", len(c.asked), v.Why)
 	}
 }
 
@@ -733,6 +786,17 @@ func TestLooksAgainSoonAfterALongLook(t *testing.T) {
 		if got := (&look{Looker: &Looker{}}).next(c.took); got != c.want {
 			t.Errorf("%s: again after %v, want %v", c.name, got, c.want)
 		}
+	}
+}
+
+// Where no node is asked there is no wait for nodes, and what was read counts once.
+func TestLooksAgainAfterALookThatAsksNobody(t *testing.T) {
+	c := newCluster()
+	pool := lan()
+	pool.Status.Withheld = nil
+	c.pools, c.theirs, c.reads = []v1alpha1.IPPool{pool}, true, 2*time.Second
+	if again, err := c.Round(t.Context()); err != nil || c.current != nil || again != 20*c.reads {
+		t.Errorf("again after %v, error %v; want %v", again, err, 20*c.reads)
 	}
 }
 
