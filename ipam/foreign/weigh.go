@@ -125,12 +125,18 @@ func (w *weighing) address(f *Finding, claims []claim) {
 		owners = append(owners, Who(c.pod.grantee()))
 		keptFound = keptFound || isKept && c.pod.uid() == kept.UID
 	}
-	slices.Sort(owners)
-	owners = slices.Compact(owners)
 	// What is kept for a pod that is not found any more ends, and then it is this pod's.
 	// A node's word does not beat the status of a pod on whose node no agent can say the same.
 	second := len(found) > 1 && (found[1].by > byStatus) == (found[0].by > byStatus) ||
-		found[0].by == byNode && slices.ContainsFunc(found[1:], func(c claim) bool { return !w.Agents[c.pod.Node] })
+		found[0].by == byNode && slices.ContainsFunc(found[1:], func(c claim) bool { return !w.tells(c.pod.Node) })
+	if other := w.unheard(claims, found[0]); other != nil && !keptFound {
+		if w.New != nil && w.New.Contains(a) {
+			return // the pool waits for that node, and nobody gets the address until then
+		}
+		owners, second = append(owners, Who(other.grantee())), true
+	}
+	slices.Sort(owners)
+	owners = slices.Compact(owners)
 	if second || keptFound && kept.UID != bar.To.UID {
 		bar.To, bar.Source = protocol.ToSeveralPods(), strings.Join(owners, "; ")
 	}
@@ -138,6 +144,27 @@ func (w *weighing) address(f *Finding, claims []claim) {
 	if len(owners) > 1 {
 		f.Conflicts = append(f.Conflicts, Conflict{w.Name, a, owners})
 	}
+}
+
+// unheard returns another pod than that of the best claim, which shows the address as well, and
+// whose node has yet to say whether it has it. Against the other IPAM's record it does not count.
+func (w *weighing) unheard(claims []claim, best claim) *Pod {
+	for _, c := range claims {
+		if c.by != byStatus || best.by == byRecord || c.pod.uid() == best.pod.uid() || !w.Agents[c.pod.Node] || !w.ofStatus(c) {
+			continue
+		}
+		ours, _ := w.ofTenure(w.Name, c.pod, c.addr)
+		if _, _, answered := w.says(c.pod.Node, w.Pool, w.files); !ours && !answered {
+			return c.pod
+		}
+	}
+	return nil
+}
+
+// tells reports whether a node's agent can say what the pods there have.
+func (w *weighing) tells(node protocol.NodeName) bool {
+	r, partly, answered := w.says(node, w.Pool, w.files)
+	return w.Agents[node] && answered && partly == "" && len(r.Running) > 0
 }
 
 // Who names a pod as an owner of an address.
