@@ -3,6 +3,7 @@ package foreign
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"net/netip"
 	"slices"
 	"strings"
@@ -46,6 +47,10 @@ type Evidence struct {
 	strays []netip.Addr
 	// given is what the nodes say that Tenure has given.
 	given map[sighted]bool
+	// has are the addresses that are kept for a pod, or that it is said to have, and refused says
+	// of which nodes not all that they say counts, and why.
+	has     map[protocol.UID]map[netip.Addr]bool
+	refused map[protocol.NodeName]string
 }
 
 // podUse is a pod that a sub-lease is for.
@@ -64,10 +69,12 @@ type sighted struct {
 
 const (
 	// mostShown is how many addresses of a pod's status count: any user can write an annotation.
+	// Those that are kept for the pod already are among them.
 	mostShown = 16
-	// mostSeen is how many addresses a node may have seen of a pod.
+	// mostSeen is how many addresses a node may have seen of a pod, with those that are kept.
 	mostSeen = 64
-	// mostStrays is how many sandboxes a node may have whose pods nobody knows.
+	// mostStrays is how many sandboxes a node may have whose pods nobody knows, with those that
+	// something is kept for.
 	mostStrays = 256
 )
 
@@ -76,8 +83,11 @@ func Gather(f Facts) *Evidence {
 	e := &Evidence{
 		Facts: f, pods: map[protocol.UID]*Pod{}, byName: map[string]*Pod{}, serves: map[protocol.UID][]podUse{},
 		known: map[string]*Definition{}, selecting: map[string][]*Pod{}, given: map[sighted]bool{}, files: map[protocol.PoolName]map[protocol.HostLocal]bool{},
+		has: map[protocol.UID]map[netip.Addr]bool{}, refused: map[protocol.NodeName]string{},
 	}
-	e.Reports = map[protocol.NodeName]protocol.Report{}
+	for _, b := range f.Kept {
+		e.mayHave(b.To.UID, b.Addr, math.MaxInt)
+	}
 	for i := range f.Definitions {
 		e.known[f.Definitions[i].String()] = &f.Definitions[i]
 	}
@@ -95,6 +105,9 @@ func Gather(f Facts) *Evidence {
 		}
 		for _, s := range p.Shows {
 			for _, a := range s.Addrs {
+				if !e.mayHave(p.uid(), a, mostShown) {
+					continue
+				}
 				e.add(claim{a, p, byStatus, s.Definition, fmt.Sprintf("the status of pod %s shows it on %s", p, s.Interface)})
 			}
 		}
@@ -107,7 +120,7 @@ func Gather(f Facts) *Evidence {
 		}
 	}
 	for node, r := range f.Reports {
-		e.Reports[node] = e.report(node, r)
+		e.report(node, r)
 	}
 	for _, s := range f.SubLeases {
 		switch {
@@ -129,48 +142,74 @@ func Gather(f Facts) *Evidence {
 
 func (e *Evidence) add(c claim) { e.claims = append(e.claims, c) }
 
+// mayHave notes that a pod is said to have an address, unless it has as many others as can be.
+func (e *Evidence) mayHave(pod protocol.UID, a netip.Addr, most int) bool {
+	all := e.has[pod]
+	if all == nil {
+		all = map[netip.Addr]bool{}
+		e.has[pod] = all
+	}
+	if !all[a] && len(all) >= most {
+		return false
+	}
+	all[a] = true
+	return true
+}
+
 // report adds what a node says to e, as far as it can be so: sightings are of pods that are bound
-// to the node, or of sandboxes whose pods nobody knows. A report that says more than can be is not
-// whole.
-func (e *Evidence) report(node protocol.NodeName, r protocol.Report) protocol.Report {
-	strays, has := map[protocol.UID]bool{}, map[protocol.UID]int{}
-	for _, g := range e.Kept { // also those of earlier reports
-		if g.Node == node && e.pods[g.UID] == nil {
-			strays[g.UID] = true
+// to the node, or of sandboxes whose pods nobody knows. What is more than can be is refused: the
+// rest counts, and the report is not whole.
+func (e *Evidence) report(node protocol.NodeName, r protocol.Report) {
+	strays := map[protocol.UID]bool{}
+	for _, b := range e.Kept { // also those of earlier reports
+		if b.To.Node == node && e.pods[b.To.UID] == nil {
+			strays[b.To.UID] = true
 		}
 	}
 	for _, s := range r.Has {
-		pod := e.pods[s.Pod.UID]
-		if s.Pod.UID == "" {
-			if pod = e.byName[s.Pod.String()]; pod != nil && pod.Node != node {
-				pod = nil // another of that name
-			}
-		}
-		switch {
-		case s.IPAM == Type:
+		if s.IPAM == Type {
 			at := sighted{node: node, addr: s.Addr, pod: s.Pod.UID}
 			if s.Pod.UID == "" {
 				at.name = s.Pod.String()
 			}
 			e.given[at] = true
 			continue
-		case pod == nil: // it is gone, or the runtime does not tell: its sandbox is there
-			pod = stray(node, s)
-			strays[pod.UID] = true
-			if !pod.nameable() {
-				r.Unread = fmt.Sprintf("it reports that %v is of a sandbox that it does not name", s.Addr)
-				continue
-			}
-		case pod.Node != node:
+		}
+		pod, ok := e.podOf(node, s)
+		if !ok {
 			continue
 		}
-		if has[pod.uid()]++; has[pod.uid()] > mostSeen || len(strays) > mostStrays {
-			r.Unread = fmt.Sprintf("it reports more than can be: %d sandboxes of pods that nobody knows, %d addresses of pod %s", len(strays), has[pod.uid()], pod)
-			break
+		known := e.pods[pod.uid()] == pod
+		switch {
+		case !known && !pod.nameable():
+			e.refused[node] = fmt.Sprintf("it reports that %v is of a sandbox that it does not name", s.Addr)
+			continue
+		case !known && !strays[pod.uid()] && len(strays) >= mostStrays, !e.mayHave(pod.uid(), s.Addr, mostSeen):
+			e.refused[node] = fmt.Sprintf("it reports more than can be: more than %d sandboxes of pods that nobody knows, or more than %d addresses of one pod", mostStrays, mostSeen)
+			continue
+		case !known:
+			strays[pod.uid()] = true
 		}
 		e.add(claim{s.Addr, pod, byNode, s.Network, fmt.Sprintf("node %s has it in sandbox %s, by %s", node, s.Sandbox, s.IPAM)})
 	}
-	return r
+}
+
+// podOf returns the pod of a sandbox that a node has seen; ok is false if it is another node's.
+// Where nobody knows the pod it is gone, or the runtime does not tell: its sandbox is there.
+func (e *Evidence) podOf(node protocol.NodeName, s protocol.Sighting) (pod *Pod, ok bool) {
+	pod = e.pods[s.Pod.UID]
+	switch {
+	case s.Pod.UID == "":
+		if pod = e.byName[s.Pod.String()]; pod != nil && pod.Node != node {
+			pod = nil // another of that name
+		}
+	case pod != nil && pod.Node != node && pod.UID != s.Pod.UID:
+		pod = nil // it passes for the mirror of a pod that is not there
+	}
+	if pod == nil {
+		return stray(node, s), true
+	}
+	return pod, pod.Node == node
 }
 
 // stray returns the pod of a sandbox that nobody knows the pod of.
@@ -196,7 +235,7 @@ func (e *Evidence) says(node protocol.NodeName, p *Pool, files map[protocol.Host
 	if !e.asked(node, p.Name) {
 		return r, "", false
 	}
-	partly = r.Unread
+	partly = cmp.Or(r.Unread, e.refused[node])
 	for _, u := range r.Unseen {
 		if partly == "" && files[u.HostLocal] {
 			partly = u.Why
@@ -314,7 +353,7 @@ func (e *Evidence) Ended(kept []Bar, dead func(Bar) bool) (ended []Bar) {
 			over = dead(b) || e.saysAll(b.To.Node, b.Pool) && !running[b.To.Node][b.To.UID]
 		} else {
 			for node := range e.Agents {
-				over = over && e.saysAll(node, b.Pool)
+				over = over && e.saysAll(node, b.Pool) && e.refused[node] == ""
 			}
 		}
 		if over {
@@ -331,6 +370,7 @@ func (e *Evidence) asked(node protocol.NodeName, pool protocol.PoolName) bool {
 }
 
 // saysAll reports whether a node's agent has answered of a pool, and could read all that there is.
+// What was refused of its report is of no pod that something is kept for.
 func (e *Evidence) saysAll(node protocol.NodeName, pool protocol.PoolName) bool {
 	r := e.Reports[node]
 	files, weighed := e.files[pool]

@@ -24,8 +24,8 @@ type Facts struct {
 	// Asked says for which pools each of them was asked; nil is for all.
 	Asked  map[protocol.NodeName]map[protocol.PoolName]bool
 	Leases map[protocol.PoolName][]protocol.Lease
-	// Kept are those whom addresses are kept for, of all pools.
-	Kept []protocol.Grantee
+	// Kept is what is kept for pods, of all pools.
+	Kept []Bar
 	// SubLeases say which pods grants serve.
 	SubLeases []protocol.SubLease
 	// Agents are the nodes that have an agent, and whether it lives: what runs there, and by whose

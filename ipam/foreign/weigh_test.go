@@ -47,6 +47,16 @@ func keeps(to protocol.Grantee) func(Pool) Pool {
 	}
 }
 
+// openings is lan, of which all nodes are asked.
+func openings(p Pool) Pool { p.Opening = true; return p }
+
+// ofTheirs is a pod that selects and shows what is another IPAM's.
+func ofTheirs(p Pod) Pod {
+	p.Selected, p.Shows = []string{"ns/theirs"}, slices.Clone(p.Shows)
+	p.Shows[0].Definition = "ns/theirs"
+	return p
+}
+
 func definition(name, ipam string) Definition {
 	return ReadDefinition("ns", name, fmt.Sprintf(`{"cniVersion":"1.0.0","name":%q,"type":"macvlan","ipam":%s}`, name, ipam), nil)
 }
@@ -84,10 +94,34 @@ func strangers(n int) (all []protocol.Sighting) {
 	return all
 }
 
-// keptStrangers are n pods of node n1 that nobody knows, for which something is kept.
-func keptStrangers(n int) (all []protocol.Grantee) {
+// keptStrangers are what is kept for n pods of node n1 that nobody knows.
+func keptStrangers(n int) (all []Bar) {
 	for i := range n {
-		all = append(all, protocol.Grantee{Kind: protocol.GranteePod, UID: protocol.UID(fmt.Sprint("kept-", i)), Node: "n1"})
+		all = append(all, Bar{Pool: "else", Addr: netip.MustParseAddr("10.0.2.1"), To: protocol.Grantee{Kind: protocol.GranteePod, UID: protocol.UID(fmt.Sprint("kept-", i)), Node: "n1"}})
+	}
+	return all
+}
+
+// keptMany are n addresses that are kept for pod p.
+func keptMany(n int) (all []Bar) {
+	for _, a := range many(n) {
+		all = append(all, Bar{Pool: "lan", Addr: a, To: pod("p", "", "").grantee()})
+	}
+	return all
+}
+
+// many are n addresses of lan, from 10.0.0.100 on.
+func many(n int) (all []netip.Addr) {
+	for a := netip.MustParseAddr("10.0.0.100"); len(all) < n; a = a.Next() {
+		all = append(all, a)
+	}
+	return all
+}
+
+// seenMany are n addresses that a node has seen of pod p.
+func seenMany(n int) (all []protocol.Sighting) {
+	for _, a := range many(n) {
+		all = append(all, sighting(a.String(), "p", "else"))
 	}
 	return all
 }
@@ -135,7 +169,7 @@ func TestWeigh(t *testing.T) {
 		want      []string // "address pod"
 		conflicts []string
 		denied    bool // no namespace may use the pool
-		kept      []protocol.Grantee
+		kept      []Bar
 		why       string // the pool waits, a part of it
 	}{
 		{name: "a pod of a definition that was switched", pods: []Pod{pod("p", "ns/net", "10.0.0.5")}, want: []string{"10.0.0.5 p"}},
@@ -221,12 +255,44 @@ func TestWeigh(t *testing.T) {
 			reports: seenBy("n1", sighting("10.0.0.5", "q", "net")),
 		},
 		{
-			name: "a node has seen more of a pod than can be", lives: true, pods: []Pod{pod("p", "ns/net", "10.0.0.5")}, reports: seenBy("n1", slices.Repeat([]protocol.Sighting{sighting("10.0.2.1", "p", "net")}, mostSeen+1)...),
+			name: "a node has seen more of a pod than can be", lives: true, pods: []Pod{pod("p", "ns/net", "10.0.0.5")}, reports: seenBy("n1", seenMany(mostSeen+1)...),
 			why: "node n1: it reports more than can be",
 		},
 		{
 			name: "a node has seen another sandbox of a pod that nobody knows, and as many as can be are kept", lives: true, pods: []Pod{pod("p", "ns/net", "10.0.0.5")},
 			kept: keptStrangers(mostStrays), reports: seenBy("n1", strangers(1)...), why: "node n1: it reports more than can be",
+		},
+		{
+			name: "a node has seen another address of a pod for which as many as can be are kept, and one that is", lives: true, pods: []Pod{pod("p", "ns/net", "")}, kept: keptMany(mostSeen), want: []string{"10.0.0.100 p"},
+			reports: seenBy("n1", sighting("10.0.0.5", "p", "net"), sighting("10.0.0.100", "p", "net")), why: "node n1: it reports more than can be", pool: openings,
+		},
+		{name: "a pod shows another address than those that are kept for it, as many as can be", pods: []Pod{pod("p", "ns/net", "10.0.0.5")}, kept: keptMany(mostShown)},
+		{name: "a pod shows an address that is kept for it, of as many as can be", pods: []Pod{pod("p", "ns/net", "10.0.0.100")}, kept: keptMany(mostShown), want: []string{"10.0.0.100 p"}},
+		{
+			name: "a node has seen what a pod has, and more is kept for pods that nobody knows than can be", lives: true, pods: []Pod{pod("p", "ns/net", "")},
+			kept: keptStrangers(mostStrays + 1), reports: seenBy("n1", sighting("10.0.0.5", "p", "net")), want: []string{"10.0.0.5 p"},
+		},
+		{
+			name: "what a node has seen, and what a pod of another node shows, which has yet to answer: it waits", others: true, pods: []Pod{elsewhere, pod("p", "ns/net", "")},
+			reports: seenBy("n1", sighting("10.0.0.5", "p", "net")), why: "the agents of nodes n2 have yet to say",
+		},
+		{
+			name: "what a pod shows, and a pod of another node, which has yet to answer: it waits", lives: true, others: true, pods: []Pod{elsewhere, pod("p", "ns/net", "10.0.0.5")},
+			reports: map[protocol.NodeName]protocol.Report{"n1": {Running: []protocol.UID{"p"}}}, why: "the agents of nodes n2 have yet to say",
+		},
+		{
+			name: "an open pool: what a pod shows, and a pod of another node, which has yet to answer: it is kept from all", pool: open, lives: true, others: true, pods: []Pod{ofTheirs(elsewhere), pod("p", "ns/theirs", "10.0.0.5")},
+			reports: map[protocol.NodeName]protocol.Report{"n1": {Running: []protocol.UID{"p"}}}, want: []string{"10.0.0.5 several"},
+			conflicts: []string{"10.0.0.5 belongs to pod ns/p on node n1, which another IPAM has given it to and to pod ns/q on node n2, which another IPAM has given it to"},
+		},
+		{
+			name: "what a node has seen, and what a pod of another node shows, which cannot tell of any pod: it is kept from all", others: true, pods: []Pod{elsewhere, pod("p", "ns/net", "")},
+			reports: map[protocol.NodeName]protocol.Report{"n1": seenBy("n1", sighting("10.0.0.5", "p", "net"))["n1"], "n2": {}}, want: []string{"10.0.0.5 several"},
+			conflicts: []string{"10.0.0.5 belongs to pod ns/p on node n1, which another IPAM has given it to and to pod ns/q on node n2, which another IPAM has given it to"},
+		},
+		{
+			name: "a node has seen what a pod that nobody knows has, for which a pod of another node passes", pods: []Pod{func() Pod { q := elsewhere; q.Shows, q.Runtime = nil, "s"; return q }()},
+			reports: seenBy("n1", sighting("10.0.0.5", "s", "net")), want: []string{"10.0.0.5 s"},
 		},
 		{
 			name: "a node has seen more sandboxes of pods that nobody knows than can be", lives: true, pods: []Pod{pod("p", "ns/net", "10.0.0.5")}, reports: seenBy("n1", strangers(mostStrays+1)...),
@@ -360,6 +426,16 @@ func TestEndedThoughAnotherPoolIsUnseen(t *testing.T) {
 		if ended := len(e.Ended(kept, func(Bar) bool { return false })) > 0; ended != want {
 			t.Errorf("a file of network %s cannot be read: ended is %v, want %v", network, ended, want)
 		}
+	}
+}
+
+// TestEndedThoughMoreThanCanBeIsReported: what a node says beyond what can be is of others than
+// those that something is kept for. So these end, and make room.
+func TestEndedThoughMoreThanCanBeIsReported(t *testing.T) {
+	e := Gather(Facts{Kept: keptStrangers(mostStrays), Agents: map[protocol.NodeName]bool{"n1": true}, Reports: seenBy("n1", strangers(1)...)})
+	several := Bar{Pool: "else", Addr: netip.MustParseAddr("10.0.2.9"), To: protocol.ToSeveralPods()}
+	if ended := e.Ended(append(keptStrangers(mostStrays), several), func(Bar) bool { return false }); len(ended) != mostStrays || slices.Contains(ended, several) {
+		t.Errorf("of %d that are gone %d have ended; what is kept for several pods: %v", mostStrays, len(ended), slices.Contains(ended, several))
 	}
 }
 

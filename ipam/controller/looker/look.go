@@ -76,9 +76,7 @@ func (l *Looker) begin(ctx context.Context) (*look, error) {
 	}
 	l.seeFences(objects)
 	kept := l.keptByPool()
-	for _, h := range l.Broker.Kept() {
-		t.facts.Kept = append(t.facts.Kept, h.Grant.To)
-	}
+	t.facts.Kept = t.kept()
 	if slices.ContainsFunc(objects, waits) || len(kept) > 0 || len(l.asking) > 0 {
 		t.unread = t.readRecords(ctx)
 	}
