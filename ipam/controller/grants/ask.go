@@ -23,9 +23,9 @@ type Ask struct {
 	// Requested are addresses wanted likewise, and any address from the other sources.
 	// Where Exactly is not empty, they count for nothing.
 	Requested []netip.Addr
-	// Pod, if not empty, is the UID of the pod that the addresses are for. What is kept
+	// Pod, if not empty, is the pod that the addresses are for, by its UID and node. What is kept
 	// for it, because another IPAM has given it that, may be granted.
-	Pod protocol.UID
+	Pod protocol.Grantee
 	// Stamp is the revision of the grantee that led to this ask, for
 	// [Answer.Stamp]. An ask that differs in it alone is the same ask.
 	Stamp protocol.Revision
@@ -170,8 +170,8 @@ type want struct {
 	// strict says that what was granted outside the view, or is being freed, does
 	// not do.
 	strict bool
-	bars   bool         // see [Ask.bars]
-	pod    protocol.UID // see [Ask.Pod]
+	bars   bool             // see [Ask.bars]
+	pod    protocol.Grantee // see [Ask.Pod]
 }
 
 // fits reports whether h is what w asked for. For a claim the view is left out: it

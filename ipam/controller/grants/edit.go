@@ -14,7 +14,7 @@ type edit struct {
 	// on is the UID of the lease that an add was planned for.
 	on protocol.UID
 	// pod is, of an add, the pod whose address by another IPAM the grantee may take.
-	pod protocol.UID
+	pod protocol.Grantee
 }
 
 // A Verb is a change to a grant.
@@ -93,9 +93,9 @@ func (e edit) apply(l *protocol.Lease, at int) (done, changed bool) {
 }
 
 // keptFor reports whether g keeps its address for a pod, because another IPAM has given
-// it that.
-func keptFor(g protocol.Grant, pod protocol.UID) bool {
-	return pod != "" && pod != protocol.SeveralPods && g.To.Kind == protocol.GranteePod && g.To.UID == pod
+// it that. The node counts, too: it is a node that says in a request whom that is for.
+func keptFor(g protocol.Grant, pod protocol.Grantee) bool {
+	return pod.UID != "" && pod.UID != protocol.SeveralPods && g.To.Kind == protocol.GranteePod && g.To.UID == pod.UID && g.To.Node == pod.Node
 }
 
 // mark marks a grant of a lease of that revision, or takes the mark off it. A mark

@@ -50,6 +50,10 @@ func TestRewrite(t *testing.T) {
 	later := lease(freeing(grant("10.0.0.1", ada)))
 	later.Protocol++
 	toAda, toBert := grant("10.0.0.1", ada), grant("10.0.0.1", bert)
+	kept := grant("10.0.0.1", protocol.Grantee{Kind: protocol.GranteePod, UID: "p", Namespace: "ns", Name: "p", Node: "n1"})
+	toPod := func(node protocol.NodeName) edit {
+		return edit{verb: add, grant: toAda, on: "l1", pod: protocol.Grantee{Kind: protocol.GranteePod, UID: "p", Node: node}}
+	}
 	planned := func(v Verb, g protocol.Grant) edit { return edit{verb: v, grant: g, on: "l1"} }
 
 	tests := []struct {
@@ -66,6 +70,8 @@ func TestRewrite(t *testing.T) {
 		{"add again", lease(toAda), []edit{planned(add, toAda)}, []protocol.Grant{toAda}, []bool{true}, false},
 		{"add what is being freed", lease(freeing(toAda)), []edit{planned(add, toAda)}, []protocol.Grant{freeing(toAda)}, []bool{false}, false},
 		{"add another's", lease(toBert), []edit{planned(add, toAda)}, []protocol.Grant{toBert}, []bool{false}, false},
+		{"add what is kept for the grantee's pod", lease(kept), []edit{toPod("n1")}, []protocol.Grant{toAda}, []bool{true}, true},
+		{"add what is kept for its pod, by the word of another node than the pod's", lease(kept), []edit{toPod("n2")}, []protocol.Grant{kept}, []bool{false}, false},
 		{"add outside the block", lease(), []edit{planned(add, grant("10.0.0.4", ada))}, nil, []bool{false}, false},
 		{"add to a node's lease", ofNode, []edit{planned(add, toAda)}, nil, []bool{false}, false},
 		{"add what a node has not ceded (M12)", ceding, []edit{planned(add, grant("10.0.0.2", ada))}, nil, []bool{false}, false},

@@ -38,7 +38,7 @@ func (t *look) keep(ctx context.Context) {
 			at := place{p.Name, b.Addr}
 			ask := grants.Ask{To: b.To, From: []grants.Source{{Pool: p.Name, Addr: b.Addr, Families: []allocator.Family{allocator.FamilyOf(b.Addr)}}}}
 			if b.To.UID == protocol.SeveralPods {
-				ask.Pod = p.Kept[b.Addr].UID // the grant to the one becomes that to nobody
+				ask.Pod = p.Kept[b.Addr] // the grant to the one becomes that to nobody
 			}
 			if old := t.asking[at]; old.To != ask.To {
 				t.Log.InfoContext(ctx, "address of another IPAM is kept", "pool", p.Name, "address", b.Addr, "for", b.To, "node", b.To.Node, "source", b.Source)

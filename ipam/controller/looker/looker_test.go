@@ -536,7 +536,7 @@ func TestSecondPodOfAnAddress(t *testing.T) {
 	}
 	c.look(t)
 	ask := c.asks[netip.MustParseAddr("10.0.1.2")]
-	if ask.To != protocol.ToSeveralPods() || ask.Pod != "p" {
+	if ask.To != protocol.ToSeveralPods() || ask.Pod.UID != "p" {
 		t.Errorf("asks for %+v; want it kept from all, in place of pod p", ask)
 	}
 }
@@ -561,7 +561,7 @@ func TestKeptForAPodThatRunsOn(t *testing.T) {
 			return protocol.Report{ID: look.ID, Running: tt.running}
 		}
 		c.gives = func(a grants.Ask) grants.Answer {
-			if a.To.UID == protocol.SeveralPods && a.Pod == "p" {
+			if a.To.UID == protocol.SeveralPods && a.Pod.UID == "p" {
 				return grants.Answer{Granted: make([]grants.Granted, 1)}
 			}
 			return grants.Answer{Problem: grants.Problem{Reason: grants.Taken, Message: "it is kept for pod p"}}

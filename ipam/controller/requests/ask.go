@@ -15,7 +15,7 @@ import (
 // askOf returns what a request asks for. The error says, for people, what of it
 // cannot be understood.
 func askOf(s protocol.SubLease) (grants.Ask, error) {
-	ask := grants.Ask{To: granteeOf(s), Pod: s.Request.Pod.UID, Stamp: s.Revision}
+	ask := grants.Ask{To: granteeOf(s), Pod: protocol.Grantee{Kind: protocol.GranteePod, UID: s.Request.Pod.UID, Node: s.Node}, Stamp: s.Revision}
 	for _, w := range s.Request.Wants {
 		src, err := sourceOf(w)
 		if err != nil {

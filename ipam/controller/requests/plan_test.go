@@ -234,6 +234,11 @@ func TestAskOf(t *testing.T) {
 	if ask.To != (protocol.Grantee{Kind: protocol.GranteeSubLease, UID: "u1", Name: "r"}) || ask.Stamp != "10" || len(ask.From) != 2 {
 		t.Errorf("ask %+v; want it to the sub-lease's UID, with its revision, for two addresses", ask)
 	}
+	s := asks(anyV4)
+	s.Request.Pod.UID = "p"
+	if ask, err := askOf(s); err != nil || ask.Pod.UID != "p" || ask.Pod.Node != "n1" {
+		t.Errorf("it is for pod %+v, error %v; want p on node n1", ask.Pod, err)
+	}
 	for i, f := range []allocator.Family{allocator.IPv6, allocator.IPv4} {
 		if got := ask.From[i].Families; len(got) != 1 || got[0] != f {
 			t.Errorf("want %d is of families %v; want %v", i, got, f)
