@@ -53,10 +53,10 @@ type Evidence struct {
 	refused map[protocol.NodeName]string
 }
 
-// podUse is a pod that a sub-lease is for.
+// podUse is a pod that a sub-lease is for, and the node that says so.
 type podUse struct {
-	pod protocol.UID
-	ref string
+	pod  protocol.UID
+	node protocol.NodeName
 }
 
 // sighted is an address of a pod on a node. Where the runtime does not tell the UID, the name does.
@@ -125,9 +125,9 @@ func Gather(f Facts) *Evidence {
 	for _, s := range f.SubLeases {
 		switch {
 		case s.Use != nil:
-			e.serves[s.Use.Claim.UID] = append(e.serves[s.Use.Claim.UID], podUse{s.Use.Pod.UID, s.Use.Pod.String()})
+			e.serves[s.Use.Claim.UID] = append(e.serves[s.Use.Claim.UID], podUse{s.Use.Pod.UID, s.Node})
 		case s.Request != nil:
-			e.serves[s.UID] = append(e.serves[s.UID], podUse{s.Request.Pod.UID, s.Request.Pod.String()})
+			e.serves[s.UID] = append(e.serves[s.UID], podUse{s.Request.Pod.UID, s.Node})
 		}
 	}
 	slices.SortFunc(e.claims, func(x, y claim) int {
@@ -297,7 +297,7 @@ func (e *Evidence) grantedByTenure(g protocol.Grant, pod *Pod) (ours bool, owner
 		return false, "" // kept, and not given
 	}
 	for _, u := range e.serves[g.To.UID] {
-		if u.pod == pod.uid() || u.pod == pod.UID {
+		if u.node == pod.Node && (u.pod == pod.uid() || u.pod == pod.UID) {
 			return true, ""
 		}
 	}

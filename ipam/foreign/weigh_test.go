@@ -214,7 +214,12 @@ func TestWeigh(t *testing.T) {
 		{name: "in a block of its node, which has not told: it is asked", pods: []Pod{pod("p", "ns/net", "10.0.0.5")}, leases: []protocol.Lease{lease(of("n1"))}, want: []string{"10.0.0.5 p"}},
 		{
 			name: "granted to a request for the pod", pods: []Pod{pod("p", "ns/net", "10.0.0.5")}, leases: []protocol.Lease{lease(protocol.Holder{Cluster: true}, grant("10.0.0.5", protocol.GranteeSubLease, "r"))},
-			subs: []protocol.SubLease{{Meta: protocol.Meta{UID: "r"}, Request: &protocol.Request{Pod: protocol.PodRef{UID: "p"}}}},
+			subs: []protocol.SubLease{{Meta: protocol.Meta{UID: "r"}, Node: "n1", Request: &protocol.Request{Pod: protocol.PodRef{UID: "p"}}}},
+		},
+		{
+			name: "granted to a request for the pod, by the word of another node", pods: []Pod{pod("p", "ns/net", "10.0.0.5")}, leases: []protocol.Lease{lease(protocol.Holder{Cluster: true}, grant("10.0.0.5", protocol.GranteeSubLease, "r"))},
+			subs: []protocol.SubLease{{Meta: protocol.Meta{UID: "r"}, Node: "n2", Request: &protocol.Request{Pod: protocol.PodRef{UID: "p"}}}}, want: []string{"10.0.0.5 p"},
+			conflicts: []string{"10.0.0.5 belongs to pod ns/p on node n1, which another IPAM has given it to and to sub-lease r"},
 		},
 		{
 			name: "in use by another pod, on another node", pods: []Pod{pod("p", "ns/net", "10.0.0.5")}, leases: []protocol.Lease{tells(lease(of("n2")), "10.0.0.5 ns/q net1")},
