@@ -23,7 +23,7 @@ func TestPending(t *testing.T) {
 		Reports: map[protocol.NodeName]protocol.Report{"n1": {Asking: []protocol.UID{"asks"}}},
 	}
 	p := lan(t)
-	if _, _, found := weighed(p, facts); found.Stage != StagePods || !strings.HasSuffix(found.Why, ": ns/hangs") {
+	if _, _, found := weighed(p, facts); found.Stage != StagePods || !strings.Contains(found.Why, ": ns/hangs. ") {
 		t.Errorf("stage %d, %q; want that it waits for pod hangs", found.Stage, found.Why)
 	}
 	facts.Reports["n2"] = protocol.Report{Asking: []protocol.UID{"hangs"}}
@@ -35,6 +35,26 @@ func TestPending(t *testing.T) {
 	p.Since = now.Add(-sandboxWithin - time.Second)
 	if _, _, found := weighed(p, facts); found.Stage != StageClear {
 		t.Errorf("stage %d, %q after %v", found.Stage, found.Why, sandboxWithin)
+	}
+}
+
+// TestWhatToDoIsSaid: however long what a node says is, the reason goes on with what to do.
+func TestWhatToDoIsSaid(t *testing.T) {
+	p := lan(t)
+	p.Opening = true
+	for _, r := range []protocol.Report{
+		{Unread: strings.Repeat("x", 90<<10)}, {Unseen: []protocol.Unseen{{HostLocal: protocol.HostLocal{Network: "net"}, Why: strings.Repeat("x", 90<<10)}}},
+	} {
+		_, _, found := weighed(p, Facts{
+			Definitions: []Definition{switched}, Agents: map[protocol.NodeName]bool{"n1": true}, Pods: []Pod{pod("p", "ns/net", "10.0.0.5")},
+			Reports: map[protocol.NodeName]protocol.Report{"n1": r},
+		})
+		if why := found.Why[:min(len(found.Why), 8<<10)]; !strings.HasPrefix(why, "what pods have may be where an agent cannot read it: node n1: xxx") || !strings.Contains(why, "kubectl annotate ippools lan") {
+			t.Errorf("it says %.200q, in %d bytes; want what to do", found.Why, len(found.Why))
+		}
+	}
+	if _, _, found := weighed(lan(t), Facts{Definitions: []Definition{switched}, Pods: []Pod{pod("hangs", "ns/net", "")}}); !strings.Contains(found.Why, ": ns/hangs. Each is waited for until") {
+		t.Errorf("it says %q; want what to do", found.Why)
 	}
 }
 

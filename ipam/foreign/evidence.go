@@ -76,6 +76,8 @@ const (
 	// mostStrays is how many sandboxes a node may have whose pods nobody knows, with those that
 	// something is kept for.
 	mostStrays = 256
+	// mostWhy is how many bytes count of what a node says for people.
+	mostWhy = 1024
 )
 
 // Gather puts what a look has found in order. It takes time in proportion to that.
@@ -229,7 +231,8 @@ func (e *Evidence) at(first, last netip.Addr) []claim {
 	return e.claims[i : i+n]
 }
 
-// says returns what a node's agent has answered of a pool, and why that is not whole.
+// says returns what a node's agent has answered of a pool, and why that is not whole: of a long
+// text the first bytes, since what to do about it follows.
 func (e *Evidence) says(node protocol.NodeName, p *Pool, files map[protocol.HostLocal]bool) (r protocol.Report, partly string, answered bool) {
 	r = e.Reports[node]
 	if !e.asked(node, p.Name) {
@@ -241,7 +244,7 @@ func (e *Evidence) says(node protocol.NodeName, p *Pool, files map[protocol.Host
 			partly = u.Why
 		}
 	}
-	return r, partly, true
+	return r, strings.ToValidUTF8(partly[:min(len(partly), mostWhy)], ""), true
 }
 
 // reportedAsTenures reports whether the pod's node says that Tenure has given it the address of a

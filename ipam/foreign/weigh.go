@@ -335,7 +335,8 @@ func (w *weighing) judge(f *Finding, pending []*Pod) {
 		f.Stage, f.Why = StageReports, fmt.Sprintf("what pods have may be where an agent cannot read it: %s. Have it read there, or remove a damaged file; or, if the status of the pods "+
 			"shows all that they have, say so: kubectl annotate ippools %s %s=true (kubectl tenure import --apply --trust-status does)", Few(unread), w.Name, v1alpha1.AnnotationTrustStatus)
 	case len(pods) > 0:
-		f.Stage, f.Why = StagePods, "pods that were bound to their nodes before may still get an address of another IPAM: "+Few(pods)
+		f.Stage, f.Why = StagePods, fmt.Sprintf("pods that were bound to their nodes before may still get an address of another IPAM: %s. "+
+			"Each is waited for until it shows one, asks Tenure or is deleted, and for %v at most after the pool or its definition was last changed", Few(pods), sandboxWithin)
 	default:
 		f.Stage = StageClear
 	}
