@@ -1,12 +1,14 @@
 package looker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"go4.org/netipx"
@@ -241,12 +243,13 @@ func newOf(o *v1alpha1.IPPool, whole *allocator.Shape, blocked *netipx.IPSet) *n
 
 // fence returns the names of whereabouts' IPPools that are to give nothing new, because p
 // takes their addresses over: those that cover addresses of p, or would by what the
-// segment's definitions say, and that no definition of whereabouts' uses any more.
+// segment's definitions say, and that no definition of whereabouts' uses any more. Of more than the
+// status takes it returns those first that are there.
 func (t *look) fence(p *pool) []string {
 	if !t.served {
 		return nil
 	}
-	names := map[string]bool{}
+	names, missing := map[string]bool{}, map[string]int{} // missing has 1 for what may come to be there
 	for _, o := range t.objects {
 		if slices.ContainsFunc(p.Whole.Ranges(), func(r allocator.Range) bool {
 			return netipx.IPRangeFrom(r.Start, r.End).Overlaps(netipx.RangeOfPrefix(o.covers))
@@ -256,7 +259,9 @@ func (t *look) fence(p *pool) []string {
 	}
 	for _, d := range p.Segment(t.facts.Definitions) {
 		for _, o := range d.Whereabouts {
-			names[o.Name] = true
+			if !names[o.Name] {
+				names[o.Name], missing[o.Name] = true, 1
+			}
 		}
 	}
 	for _, d := range t.facts.Definitions {
@@ -266,7 +271,12 @@ func (t *look) fence(p *pool) []string {
 			}
 		}
 	}
-	return slices.Sorted(maps.Keys(names))
+	all := slices.SortedFunc(maps.Keys(names), func(a, b string) int {
+		return cmp.Or(cmp.Compare(missing[a], missing[b]), strings.Compare(a, b))
+	})
+	all = all[:min(len(all), maxFence)]
+	slices.Sort(all)
+	return all
 }
 
 // errNoFence says that nothing holds whereabouts to a fence.

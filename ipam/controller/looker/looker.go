@@ -60,6 +60,8 @@ const (
 	slowWithin   = 30 * time.Second
 	slowAfter    = time.Minute
 	passAfter    = 10 * time.Minute
+	// maxFence is how many of whereabouts' objects the status of a pool takes.
+	maxFence = 1024
 	// fenceWithin is how long the API servers may take to hear of a fence.
 	fenceWithin = 5 * time.Second
 )

@@ -75,7 +75,7 @@ type cluster struct {
 	reads  time.Duration // how long it takes to read the pods
 	// networks is how many networks the pools have together, beside net.
 	networks int
-	name     string // what one more network of pool lan is called; "" is none
+	more     []string // configurations of further definitions
 	// theirs says that a definition of whereabouts' has the addresses of pool lan.
 	theirs bool
 	record map[string]any // the spec of whereabouts' IPPool; nil is none
@@ -111,7 +111,7 @@ func (c *cluster) LeasesOfPool(context.Context, protocol.PoolName) ([]protocol.L
 
 func (c *cluster) WhereaboutsPools(_ context.Context, see func(*unstructured.Unstructured)) (bool, error) {
 	if c.record != nil {
-		see(&unstructured.Unstructured{Object: map[string]any{"spec": c.record}})
+		see(&unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "z"}, "spec": c.record}})
 	}
 	return c.record != nil, nil
 }
@@ -152,9 +152,9 @@ func (c *cluster) List(_ context.Context, into client.ObjectList, _ ...client.Li
 		d.Spec.Config = fmt.Sprintf(`{"cniVersion":"1.0.0","name":%q,"type":"macvlan","ipam":{"type":"tenure","pool":%q}}`, d.Name, pool)
 		all.Items = append(all.Items, d)
 	}
-	if c.name != "" {
-		d := nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "long"}}
-		d.Spec.Config = fmt.Sprintf(`{"cniVersion":"1.0.0","name":%q,"type":"macvlan","ipam":{"type":"tenure","pool":"lan"}}`, c.name)
+	for i, config := range c.more {
+		d := nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint("more-", i)}}
+		d.Spec.Config = config
 		all.Items = append(all.Items, d)
 	}
 	if c.theirs {
@@ -352,7 +352,8 @@ func TestNodesHaveTimeAfterALongRead(t *testing.T) {
 // directory has no files of host-local.
 func TestQuestionOfALongName(t *testing.T) {
 	c := newCluster()
-	c.pools, c.pods, c.name = []v1alpha1.IPPool{lan()}, []*corev1.Pod{showing("p", "10.0.1.2")}, strings.Repeat("x", 300<<10)
+	c.pools, c.pods = []v1alpha1.IPPool{lan()}, []*corev1.Pod{showing("p", "10.0.1.2")}
+	c.more = []string{fmt.Sprintf(`{"cniVersion":"1.0.0","name":%q,"type":"macvlan","ipam":{"type":"tenure","pool":"lan"}}`, strings.Repeat("x", 300<<10))}
 	c.answer = func(look protocol.Look) protocol.Report {
 		return protocol.Report{ID: look.ID, Running: []protocol.UID{"p"}}
 	}
@@ -364,6 +365,24 @@ func TestQuestionOfALongName(t *testing.T) {
 		if n := len(look.String()); n > protocol.MaxLook {
 			t.Errorf("a question takes %d bytes, want %d at most", n, protocol.MaxLook)
 		}
+	}
+}
+
+// Who writes definitions fences no more than the status takes, which could not be written then: of
+// whereabouts' objects those come first that are there.
+func TestFenceHasABound(t *testing.T) {
+	c := newCluster()
+	c.pools, c.record = []v1alpha1.IPPool{lan()}, map[string]any{"range": "10.0.0.0/16"}
+	for i := range 32 {
+		var ranges []string
+		for k := range 63 {
+			ranges = append(ranges, fmt.Sprintf(`{"range":"10.%d.%d.0/24"}`, i, k))
+		}
+		c.more = append(c.more, fmt.Sprintf(`{"cniVersion":"1.0.0","name":"b","type":"macvlan","ipam":{"type":"tenure","network_name":"lan","ipRanges":[%s]}}`, strings.Join(ranges, ",")))
+	}
+	v := c.look(t)
+	if len(v.Fence) != maxFence || v.Fence[maxFence-1] != "z" {
+		t.Errorf("it fences %d objects, the last of them %q; want %d, and z, which is there", len(v.Fence), v.Fence[len(v.Fence)-1], maxFence)
 	}
 }
 
@@ -581,7 +600,7 @@ func TestStaysAskedForWhileRecorded(t *testing.T) {
 	pod := showing("p", "10.0.1.2")
 	delete(pod.Annotations, npwg.AnnotationStatus)
 	pool := lan()
-	pool.Status.Fenced = []string{""}
+	pool.Status.Fenced = []string{"z"}
 	c.pools, c.pods = []v1alpha1.IPPool{pool}, []*corev1.Pod{pod}
 	c.answer = func(look protocol.Look) protocol.Report {
 		return protocol.Report{ID: look.ID, Running: []protocol.UID{"p"}}
