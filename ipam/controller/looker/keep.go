@@ -124,7 +124,8 @@ func (t *look) kept() (all []foreign.Bar) {
 }
 
 // freeEnded frees the addresses that nobody has any more. Two looks that are endEvery apart must
-// have seen that.
+// have seen that. What another pod is said to have by now becomes kept for that pod in one write:
+// were it free in between, somebody who has waited longer would get it.
 func (t *look) freeEnded(ctx context.Context) error {
 	held, next := map[place]grants.Held{}, map[place]ending{}
 	for _, h := range t.Broker.Kept() {
@@ -155,12 +156,21 @@ func (t *look) freeEnded(ctx context.Context) error {
 	if free, err := t.Broker.MayFree(ctx, freed); !free {
 		return err
 	}
-	for _, h := range freed {
+	freed = slices.DeleteFunc(freed, func(h grants.Held) (passedOn bool) {
 		at := place{h.Pool, h.Grant.Addr}
 		t.Broker.WithdrawBar(h.Grant.To.UID, h.Grant.Addr)
-		if t.asking[at].To == h.Grant.To { // else another pod asks for it by now
-			delete(t.asking, at)
+		ask, asked := t.asking[at]
+		if asked && ask.To != h.Grant.To {
+			ask.Pod = h.Grant.To
+			t.asking[at] = ask
+			t.Broker.Ask(ask)
+			return true
 		}
+		delete(t.asking, at)
+		return false
+	})
+	if len(freed) == 0 {
+		return nil
 	}
 	if err := t.Broker.Drop(ctx, freed); err != nil {
 		return fmt.Errorf("free addresses of pods of other IPAMs: %w", err)

@@ -592,6 +592,28 @@ func TestKeptForAPodThatRunsOn(t *testing.T) {
 	}
 }
 
+// What was kept for a pod that is gone, and is another's by now, is never free in between: somebody
+// who has waited longer would get it.
+func TestPassesOnWhatIsAnothers(t *testing.T) {
+	c := newCluster()
+	addr := netip.MustParseAddr("10.0.1.2")
+	gone := keptFor("gone", addr.String())
+	c.pools, c.pods, c.kept = []v1alpha1.IPPool{lan()}, []*corev1.Pod{showing("q", addr.String())}, []grants.Held{gone}
+	c.answer = func(look protocol.Look) protocol.Report {
+		return protocol.Report{ID: look.ID, Running: []protocol.UID{"q"}}
+	}
+	c.gives = func(grants.Ask) grants.Answer { return grants.Answer{Problem: grants.Problem{Reason: grants.Taken}} }
+	c.look(t)
+	if a := c.asks[addr]; a.To.UID != "q" || a.Pod.UID != "" {
+		t.Errorf("at first it asks for %+v; want it for q, once it is free", a)
+	}
+	c.now = c.now.Add(endEvery)
+	c.look(t)
+	if a := c.asks[addr]; a.To.UID != "q" || a.Pod != gone.Grant.To || len(c.freed) > 0 {
+		t.Errorf("it asks for %+v, and has freed %v; want the grant to become that to q", a, c.freed)
+	}
+}
+
 // What somebody else has, and another IPAM has recorded too, stays asked for once the pool is
 // open: when it comes free it is the pod's.
 func TestStaysAskedForWhileRecorded(t *testing.T) {
