@@ -108,7 +108,9 @@ func (w *weighing) address(f *Finding, claims []claim) {
 	var found []claim
 	var owners []string
 	for _, c := range claims {
-		if !w.accepts(c) || slices.ContainsFunc(found, func(o claim) bool { return o.pod.uid() == c.pod.uid() }) {
+		if !w.accepts(c) || slices.ContainsFunc(found, func(o claim) bool {
+			return o.pod.uid() == c.pod.uid() || o.mayBe(c) && !(isKept && c.pod.uid() == kept.UID)
+		}) {
 			continue
 		}
 		found = append(found, c)
@@ -126,10 +128,13 @@ func (w *weighing) address(f *Finding, claims []claim) {
 		keptFound = keptFound || isKept && c.pod.uid() == kept.UID
 	}
 	// What is kept for a pod that is not found any more ends, and then it is this pod's.
-	// A node's word does not beat the status of a pod on whose node no agent can say the same.
+	// A node's word alone does not beat the status of a pod where no agent can say the same.
+	recorded := slices.ContainsFunc(claims, func(c claim) bool {
+		return c.by == byRecord && c.pod.uid() == found[0].pod.uid() && w.accepts(c)
+	})
 	second := len(found) > 1 && (found[1].by > byStatus) == (found[0].by > byStatus) ||
-		found[0].by == byNode && slices.ContainsFunc(found[1:], func(c claim) bool { return !w.tells(c.pod.Node) })
-	if other := w.unheard(claims, found[0]); other != nil && !keptFound {
+		found[0].by == byNode && !recorded && slices.ContainsFunc(found[1:], func(c claim) bool { return !w.tells(c.pod.Node) })
+	if other := w.unheard(claims, found[0]); other != nil && !recorded && !keptFound {
 		if w.New != nil && w.New.Contains(a) {
 			return // the pool waits for that node, and nobody gets the address until then
 		}
@@ -146,11 +151,17 @@ func (w *weighing) address(f *Finding, claims []claim) {
 	}
 }
 
+// mayBe reports whether c is what a node has seen of a sandbox of which the runtime does not tell
+// the pod, and o what a pod of that node shows: it may be that pod's sandbox.
+func (c claim) mayBe(o claim) bool {
+	return c.by == byNode && c.pod.Namespace == "" && o.by == byStatus && o.pod.Node == c.pod.Node
+}
+
 // unheard returns another pod than that of the best claim, which shows the address as well, and
-// whose node has yet to say whether it has it. Against the other IPAM's record it does not count.
+// whose node has yet to say whether it has it.
 func (w *weighing) unheard(claims []claim, best claim) *Pod {
 	for _, c := range claims {
-		if c.by != byStatus || best.by == byRecord || c.pod.uid() == best.pod.uid() || !w.Agents[c.pod.Node] || !w.ofStatus(c) {
+		if c.by != byStatus || c.pod.uid() == best.pod.uid() || !w.Agents[c.pod.Node] || !w.ofStatus(c) {
 			continue
 		}
 		ours, _ := w.ofTenure(w.Name, c.pod, c.addr)

@@ -296,6 +296,15 @@ func TestWeigh(t *testing.T) {
 			conflicts: []string{"10.0.0.5 belongs to pod ns/p on node n1, which another IPAM has given it to and to pod ns/q on node n2, which another IPAM has given it to"},
 		},
 		{
+			name: "a node has seen a sandbox, of which its runtime does not tell the pod, and a pod of that node shows the same", lives: true, pods: []Pod{pod("p", "ns/net", "10.0.0.5")},
+			reports: map[protocol.NodeName]protocol.Report{"n1": {Has: []protocol.Sighting{{Addr: netip.MustParseAddr("10.0.0.5"), Sandbox: "box", Network: "net", IPAM: "host-local"}}}},
+			want:    []string{"10.0.0.5 box"},
+		},
+		{
+			name: "whereabouts' record, its node has seen the same, and a pod shows it whose node has yet to answer", others: true, pods: []Pod{elsewhere, pod("p", "ns/net", "")}, records: recorded,
+			reports: seenBy("n1", sighting("10.0.0.5", "p", "net")), want: []string{"10.0.0.5 p"}, why: "the agents of nodes n2 have yet to say",
+		},
+		{
 			name: "a node has seen what a pod that nobody knows has, for which a pod of another node passes", pods: []Pod{func() Pod { q := elsewhere; q.Shows, q.Runtime = nil, "s"; return q }()},
 			reports: seenBy("n1", sighting("10.0.0.5", "s", "net")), want: []string{"10.0.0.5 s"},
 		},
