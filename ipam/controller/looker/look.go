@@ -1,14 +1,12 @@
 package looker
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"go4.org/netipx"
@@ -120,21 +118,6 @@ func (t *look) cause() bool {
 	return len(t.Broker.Kept()) > 0 || len(t.asking) > 0 || len(t.passed) > 0 || slices.ContainsFunc(t.pools, func(p *pool) bool { return p.waits || p.watched })
 }
 
-// seeFences notes since when the pools have said what they fence: by the clock of this
-// program, since that status may have come long after the time that it names.
-func (l *Looker) seeFences(pools []v1alpha1.IPPool) {
-	next := map[string]fence{}
-	for i := range pools {
-		p := &pools[i]
-		f := fence{fmt.Sprint(p.UID, p.Status.Fenced, p.Status.FencedSince), l.Now()}
-		if last, ok := l.fences[p.Name]; ok && last.of == f.of {
-			f = last
-		}
-		next[p.Name] = f
-	}
-	l.fences = next
-}
-
 // keptByPool returns what is kept for pods.
 func (l *Looker) keptByPool() map[protocol.PoolName]map[netip.Addr]protocol.Grantee {
 	kept := map[protocol.PoolName]map[netip.Addr]protocol.Grantee{}
@@ -188,8 +171,9 @@ func (t *look) consider(ctx context.Context, o *v1alpha1.IPPool, kept map[protoc
 	v.Others, v.Blocked = p.Others(t.facts.Definitions)
 	p.New = newOf(o, whole, v.Blocked)
 	v.Fence = o.Status.Fenced
+	unfenced := 0
 	if waits(*o) && t.unread == nil {
-		v.Fence = t.fence(p)
+		v.Fence, unfenced = t.fence(p)
 	}
 	p.Fenced = len(v.Fence) > 0
 	p.watched = open && len(v.Others) > 0
@@ -200,6 +184,8 @@ func (t *look) consider(ctx context.Context, o *v1alpha1.IPPool, kept map[protoc
 		p.decide(foreign.StageClear, "")
 	case !open && o.Status.Opening == "" && len(v.Others) > 0:
 		p.decide(foreign.StageOthers, "another IPAM may still give its addresses")
+	case unfenced > 0:
+		p.decide(foreign.StageFence, fmt.Sprintf("more than %d IPPools of whereabouts' have its addresses, and %d of them cannot be kept from giving more: delete those that nobody uses any more, or make the pool smaller", maxFence, unfenced))
 	case !open && o.Status.FencedSince == nil, !slices.Equal(v.Fence, o.Status.Fenced), o.Status.BlockPrefixLengths == nil:
 		p.decide(foreign.StageFence, "it has yet to be taken over from other IPAMs") // the reconciler writes that first
 	case p.Fenced && t.facts.Now.Sub(t.fences[o.Name].since) < fenceWithin:
@@ -239,44 +225,6 @@ func newOf(o *v1alpha1.IPPool, whole *allocator.Shape, blocked *netipx.IPSet) *n
 	b.Intersect(whole.Usable())
 	set, _ := b.IPSet() // only valid ranges were added
 	return set
-}
-
-// fence returns the names of whereabouts' IPPools that are to give nothing new, because p
-// takes their addresses over: those that cover addresses of p, or would by what the
-// segment's definitions say, and that no definition of whereabouts' uses any more. Of more than the
-// status takes it returns those first that are there.
-func (t *look) fence(p *pool) []string {
-	if !t.served {
-		return nil
-	}
-	names, missing := map[string]bool{}, map[string]int{} // missing has 1 for what may come to be there
-	for _, o := range t.objects {
-		if slices.ContainsFunc(p.Whole.Ranges(), func(r allocator.Range) bool {
-			return netipx.IPRangeFrom(r.Start, r.End).Overlaps(netipx.RangeOfPrefix(o.covers))
-		}) {
-			names[o.name] = true
-		}
-	}
-	for _, d := range p.Segment(t.facts.Definitions) {
-		for _, o := range d.Whereabouts {
-			if !names[o.Name] {
-				names[o.Name], missing[o.Name] = true, 1
-			}
-		}
-	}
-	for _, d := range t.facts.Definitions {
-		if d.IPAM == foreign.TypeWhereabouts {
-			for _, o := range d.Whereabouts {
-				delete(names, o.Name)
-			}
-		}
-	}
-	all := slices.SortedFunc(maps.Keys(names), func(a, b string) int {
-		return cmp.Or(cmp.Compare(missing[a], missing[b]), strings.Compare(a, b))
-	})
-	all = all[:min(len(all), maxFence)]
-	slices.Sort(all)
-	return all
 }
 
 // errNoFence says that nothing holds whereabouts to a fence.

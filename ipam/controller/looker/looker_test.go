@@ -79,6 +79,8 @@ type cluster struct {
 	// theirs says that a definition of whereabouts' has the addresses of pool lan.
 	theirs bool
 	record map[string]any // the spec of whereabouts' IPPool; nil is none
+	// objects is how many more IPPools of that spec whereabouts has.
+	objects int
 }
 
 func newCluster() *cluster {
@@ -111,7 +113,13 @@ func (c *cluster) LeasesOfPool(context.Context, protocol.PoolName) ([]protocol.L
 
 func (c *cluster) WhereaboutsPools(_ context.Context, see func(*unstructured.Unstructured)) (bool, error) {
 	if c.record != nil {
-		see(&unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "z"}, "spec": c.record}})
+		for i := range 1 + c.objects {
+			name := "z"
+			if i > 0 {
+				name = fmt.Sprint("a-", i)
+			}
+			see(&unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": name}, "spec": c.record}})
+		}
 	}
 	return c.record != nil, nil
 }
@@ -383,6 +391,19 @@ func TestFenceHasABound(t *testing.T) {
 	v := c.look(t)
 	if len(v.Fence) != maxFence || v.Fence[maxFence-1] != "z" {
 		t.Errorf("it fences %d objects, the last of them %q; want %d, and z, which is there", len(v.Fence), v.Fence[len(v.Fence)-1], maxFence)
+	}
+}
+
+// A pool for which more of whereabouts' objects are there than can be fenced is not opened: one of
+// those left out could give an address. It says what to do.
+func TestMoreObjectsThanCanBeFenced(t *testing.T) {
+	c := newCluster()
+	c.pools, c.record, c.objects = []v1alpha1.IPPool{lan()}, map[string]any{"range": "10.0.0.0/16"}, maxFence
+	c.pools[0].Status.Fenced = c.look(t).Fence
+	c.look(t)
+	c.now = c.now.Add(fenceWithin)
+	if v := c.look(t); v.Clear() || !strings.Contains(v.Why, "delete") {
+		t.Errorf("it is at stage %d, since %q; want it to wait, and to say what to do", v.Stage, v.Why)
 	}
 }
 
