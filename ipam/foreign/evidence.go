@@ -325,47 +325,6 @@ func published(lease protocol.Lease, pod *Pod, a netip.Addr) (ours bool, owner s
 	return false, ""
 }
 
-// Unclaimed returns those of kept that nobody is said to have any more: no pod that has not ended
-// shows the address, the other IPAM has no record of it for the pod, and no node has seen it.
-func (e *Evidence) Unclaimed(kept []Bar) []Bar {
-	return slices.DeleteFunc(slices.Clone(kept), func(b Bar) bool {
-		return slices.ContainsFunc(e.at(b.Addr, b.Addr), func(c claim) bool {
-			return b.To.UID == protocol.SeveralPods || c.pod.uid() == b.To.UID
-		})
-	})
-}
-
-// Ended returns those of kept that nobody has any more, as far as this look tells: nobody is said
-// to have them, and the pod's node, asked of the pool, says that nothing of the pod runs there, or
-// counts as dead. Of what is kept for several pods the agents of all nodes have to say what they
-// have.
-func (e *Evidence) Ended(kept []Bar, dead func(Bar) bool) (ended []Bar) {
-	running := map[protocol.NodeName]map[protocol.UID]bool{}
-	for node, r := range e.Reports {
-		running[node] = map[protocol.UID]bool{}
-		for _, uid := range r.Running {
-			running[node][uid] = true
-		}
-		for _, s := range r.Has { // a sandbox whose pod the runtime has not told
-			running[node][protocol.UID(s.Sandbox)] = true
-		}
-	}
-	for _, b := range e.Unclaimed(kept) {
-		over := true
-		if b.To.UID != protocol.SeveralPods {
-			over = dead(b) || e.saysAll(b.To.Node, b.Pool) && !running[b.To.Node][b.To.UID]
-		} else {
-			for node := range e.Agents {
-				over = over && e.saysAll(node, b.Pool) && e.refused[node] == ""
-			}
-		}
-		if over {
-			ended = append(ended, b)
-		}
-	}
-	return ended
-}
-
 // asked reports whether a node's agent has answered a question of a pool.
 func (e *Evidence) asked(node protocol.NodeName, pool protocol.PoolName) bool {
 	_, answered := e.Reports[node]
@@ -378,18 +337,4 @@ func (e *Evidence) saysAll(node protocol.NodeName, pool protocol.PoolName) bool 
 	r := e.Reports[node]
 	files, weighed := e.files[pool]
 	return e.asked(node, pool) && r.Unread == "" && !slices.ContainsFunc(r.Unseen, func(u protocol.Unseen) bool { return !weighed || files[u.HostLocal] })
-}
-
-// Heard reports whether the nodes that know of it were asked what has become of something kept, and
-// have answered. It has not ended, then, if [Evidence.Ended] does not say so.
-func (e *Evidence) Heard(b Bar) bool {
-	if b.To.UID != protocol.SeveralPods {
-		return e.asked(b.To.Node, b.Pool)
-	}
-	for node := range e.Agents {
-		if !e.asked(node, b.Pool) {
-			return false
-		}
-	}
-	return true
 }

@@ -427,6 +427,29 @@ func TestEnded(t *testing.T) {
 	}
 }
 
+// What was kept for a sandbox, of which its node could not tell the pod, ends once the node can: it
+// is the pod's by then.
+func TestEndedOnceThePodIsTold(t *testing.T) {
+	told := sighting("10.0.0.5", "p", "net")
+	untold := told
+	untold.Pod = protocol.PodRef{}
+	byName, unknown := told, told
+	byName.Pod.UID, unknown.Network = "", "gone"
+	for _, tt := range []struct {
+		seen protocol.Sighting
+		want bool
+	}{{untold, false}, {byName, true}, {told, true}, {unknown, false}} {
+		e := Gather(Facts{
+			Definitions: []Definition{switched},
+			Pods:        []Pod{pod("p", "ns/net", "")}, Agents: map[protocol.NodeName]bool{"n1": true}, Reports: map[protocol.NodeName]protocol.Report{"n1": {Has: []protocol.Sighting{tt.seen}}},
+		})
+		kept := Bar{Pool: "lan", Addr: told.Addr, To: stray("n1", untold).grantee()}
+		if got := len(e.Ended([]Bar{kept}, func(Bar) bool { return false })) > 0; got != tt.want {
+			t.Errorf("its node says %+v: ended is %v, want %v", tt.seen, got, tt.want)
+		}
+	}
+}
+
 // TestEndedThoughAnotherPoolIsUnseen: what cannot be read of a network of the pool may tell of what
 // is kept, what cannot be read of another does not.
 func TestEndedThoughAnotherPoolIsUnseen(t *testing.T) {
