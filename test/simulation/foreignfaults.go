@@ -28,7 +28,7 @@ func foreignBugs() []Bug {
 		{M58, "open a pool without a look at what pods have by another IPAM", 1000, []Invariant{I1}, withForeign},
 		{M59, "look without a fence", 4000, []Invariant{I1}, withForeign},
 		{M60, "look before the fence is in force", 14000, []Invariant{I1}, withForeign},
-		{M61, "free what is kept for a pod whose object is gone, although its sandbox runs", 12000, []Invariant{I1}, withForeign},
+		{M61, "free what is kept for a pod whose object is gone, although its sandbox runs", 30000, []Invariant{I1}, withForeign},
 		{M62, "give what an edit adds before a look", 2000, []Invariant{I1}, withForeign},
 		{M63, "believe what a pod shows more than the record of another pod", 20000, []Invariant{I1}, withForeign},
 	}
