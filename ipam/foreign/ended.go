@@ -7,27 +7,39 @@ import (
 )
 
 // Unclaimed returns those of kept that nobody is said to have any more: no pod that has not ended
-// shows the address, the other IPAM has no record of it for the pod, and no node has seen it.
+// shows the address, the other IPAM has no record of it for the pod, and no node has seen it. For
+// what is kept from all those pods count that may have it of the pool: another segment may have the
+// same addresses.
 func (e *Evidence) Unclaimed(kept []Bar) []Bar {
 	return slices.DeleteFunc(slices.Clone(kept), func(b Bar) bool {
+		w := e.weighed[b.Pool]
 		return slices.ContainsFunc(e.at(b.Addr, b.Addr), func(c claim) bool {
-			return b.To.UID == protocol.SeveralPods || c.pod.uid() == b.To.UID
+			return c.pod.uid() == b.To.UID || b.To.UID == protocol.SeveralPods && (w == nil || w.mayBeOf(c))
 		})
 	})
+}
+
+// mayBeOf reports whether what a claim says is of the pool's segment, or may be.
+func (w *weighing) mayBeOf(c claim) bool {
+	switch c.by {
+	case byStatus:
+		return !w.elsewhere(c.of)
+	case byRecord:
+		return slices.ContainsFunc(c.pod.Selected, func(d string) bool { return w.mine[d] || w.known[d] == nil })
+	default:
+		return w.networks[c.of] || !slices.ContainsFunc(w.Definitions, func(d Definition) bool { return d.Network == c.of })
+	}
 }
 
 // Ended returns those of kept that nobody has any more, as far as this look tells: nobody is said
 // to have them, and the pod's node, asked of the pool, says that nothing of the pod runs there, or
 // counts as dead. Of what is kept for several pods the agents of all nodes have to say what they
-// have.
-func (e *Evidence) Ended(kept []Bar, dead func(Bar) bool) (ended []Bar) {
-	networks := map[string]bool{}
-	for _, d := range e.Definitions {
-		networks[d.Network] = true
-	}
-	running := map[protocol.NodeName]map[protocol.UID]bool{}
+// have. What is kept for a sandbox has ended, too, once the node tells whose it is and passesOn
+// says that the address is asked for in the name of another by now.
+func (e *Evidence) Ended(kept []Bar, dead, passesOn func(Bar) bool) (ended []Bar) {
+	running, told := map[protocol.NodeName]map[protocol.UID]bool{}, map[protocol.NodeName]map[protocol.UID]bool{}
 	for node, r := range e.Reports {
-		running[node] = map[protocol.UID]bool{}
+		running[node], told[node] = map[protocol.UID]bool{}, map[protocol.UID]bool{}
 		for _, uid := range r.Running {
 			running[node][uid] = true
 		}
@@ -35,18 +47,17 @@ func (e *Evidence) Ended(kept []Bar, dead func(Bar) bool) (ended []Bar) {
 			if s.IPAM == Type && s.Pod.UID != "" {
 				continue // it is in Running while it runs
 			}
-			// What is kept for a sandbox is its pod's once that is told, and counts.
-			if pod, ok := e.podOf(node, s); ok && networks[s.Network] {
-				running[node][pod.uid()] = true
-			} else {
-				running[node][protocol.UID(s.Sandbox)] = true
+			running[node][protocol.UID(s.Sandbox)] = true
+			if pod, ok := e.podOf(node, s); ok {
+				running[node][pod.uid()], told[node][protocol.UID(s.Sandbox)] = true, true
 			}
 		}
 	}
 	for _, b := range e.Unclaimed(kept) {
 		over := true
 		if b.To.UID != protocol.SeveralPods {
-			over = dead(b) || e.saysAll(b.To.Node, b.Pool) && !running[b.To.Node][b.To.UID]
+			n, uid := b.To.Node, b.To.UID
+			over = dead(b) || e.saysAll(n, b.Pool) && (!running[n][uid] || told[n][uid] && passesOn(b))
 		} else {
 			for node := range e.Agents {
 				over = over && e.saysAll(node, b.Pool) && e.refused[node] == ""

@@ -39,8 +39,8 @@ type Evidence struct {
 	byName map[string]*Pod           // by namespace/name
 	serves map[protocol.UID][]podUse // whom a grant to a UID serves
 	known  map[string]*Definition    // by namespace/name
-	// files are the networks of the pools that were weighed.
-	files     map[protocol.PoolName]map[protocol.HostLocal]bool
+	// weighed are the pools that were weighed.
+	weighed   map[protocol.PoolName]*weighing
 	selecting map[string][]*Pod // by the definition that they select
 	claims    []claim           // by address, the best proof first
 	// strays are the addresses of which the other IPAM has records of pods that nobody knows.
@@ -84,7 +84,7 @@ const (
 func Gather(f Facts) *Evidence {
 	e := &Evidence{
 		Facts: f, pods: map[protocol.UID]*Pod{}, byName: map[string]*Pod{}, serves: map[protocol.UID][]podUse{},
-		known: map[string]*Definition{}, selecting: map[string][]*Pod{}, given: map[sighted]bool{}, files: map[protocol.PoolName]map[protocol.HostLocal]bool{},
+		known: map[string]*Definition{}, selecting: map[string][]*Pod{}, given: map[sighted]bool{}, weighed: map[protocol.PoolName]*weighing{},
 		has: map[protocol.UID]map[netip.Addr]bool{}, refused: map[protocol.NodeName]string{},
 	}
 	for _, b := range f.Kept {
@@ -335,6 +335,8 @@ func (e *Evidence) asked(node protocol.NodeName, pool protocol.PoolName) bool {
 // What was refused of its report is of no pod that something is kept for.
 func (e *Evidence) saysAll(node protocol.NodeName, pool protocol.PoolName) bool {
 	r := e.Reports[node]
-	files, weighed := e.files[pool]
-	return e.asked(node, pool) && r.Unread == "" && !slices.ContainsFunc(r.Unseen, func(u protocol.Unseen) bool { return !weighed || files[u.HostLocal] })
+	w := e.weighed[pool]
+	return e.asked(node, pool) && r.Unread == "" && !slices.ContainsFunc(r.Unseen, func(u protocol.Unseen) bool {
+		return w == nil || w.files[u.HostLocal] && !w.TrustStatus
+	})
 }

@@ -80,7 +80,7 @@ func (e *Evidence) Weigh(p *Pool) Finding {
 		w.mine[d.String()], w.networks[d.Network] = true, true
 		w.files[protocol.HostLocal{Network: d.Network, DataDir: d.DataDir}] = true
 	}
-	e.files[p.Name] = w.files
+	e.weighed[p.Name] = w
 	var f Finding
 	for _, r := range p.Whole.Ranges() {
 		all := e.at(r.Start, r.End)
@@ -221,7 +221,7 @@ func (w *weighing) accepts(c claim) bool {
 func (w *weighing) ofStatus(c claim) bool {
 	d := w.known[c.of]
 	switch {
-	case d != nil && !w.mine[c.of] && (d.OtherSegment(w.Domain) || len(d.Pools) > 0 || d.Fault == "" && len(d.CIDRs) > 0):
+	case w.elsewhere(c.of):
 		return false
 	case w.New != nil && w.New.Contains(c.addr), d == nil, d.IPAM != Type:
 		return true
@@ -229,6 +229,12 @@ func (w *weighing) ofStatus(c claim) bool {
 		return false
 	}
 	return c.pod.Bound.IsZero() || !c.pod.Bound.After(w.Since.Add(skew))
+}
+
+// elsewhere reports whether a definition is certainly of another segment.
+func (w *weighing) elsewhere(definition string) bool {
+	d := w.known[definition]
+	return d != nil && !w.mine[definition] && (d.OtherSegment(w.Domain) || len(d.Pools) > 0 || d.Fault == "" && len(d.CIDRs) > 0)
 }
 
 // believed reports whether a pod has what its status alone says. Of a pod whose node has an agent

@@ -419,7 +419,7 @@ func TestEnded(t *testing.T) {
 			tt.facts.Agents = map[protocol.NodeName]bool{"n1": true}
 		}
 		ended := func(to protocol.Grantee) bool {
-			return len(Gather(tt.facts).Ended([]Bar{{Pool: "lan", Addr: addr, To: to}}, func(Bar) bool { return tt.dead })) > 0
+			return len(Gather(tt.facts).Ended([]Bar{{Pool: "lan", Addr: addr, To: to}}, func(Bar) bool { return tt.dead }, never)) > 0
 		}
 		if one, several := ended(pod("p", "", "").grantee()), ended(protocol.ToSeveralPods()); one != tt.want || several != tt.several {
 			t.Errorf("%s: ended is %v, of several pods %v; want %v and %v", tt.name, one, several, tt.want, tt.several)
@@ -433,35 +433,60 @@ func TestEndedOnceThePodIsTold(t *testing.T) {
 	told := sighting("10.0.0.5", "p", "net")
 	untold := told
 	untold.Pod = protocol.PodRef{}
-	byName, unknown := told, told
-	byName.Pod.UID, unknown.Network = "", "gone"
+	byName := told
+	byName.Pod.UID = ""
 	for _, tt := range []struct {
-		seen protocol.Sighting
-		want bool
-	}{{untold, false}, {byName, true}, {told, true}, {unknown, false}} {
+		seen   protocol.Sighting
+		passes bool // the look keeps the address for the pod
+		want   bool
+	}{{untold, true, false}, {byName, true, true}, {told, true, true}, {told, false, false}} {
 		e := Gather(Facts{
 			Definitions: []Definition{switched},
 			Pods:        []Pod{pod("p", "ns/net", "")}, Agents: map[protocol.NodeName]bool{"n1": true}, Reports: map[protocol.NodeName]protocol.Report{"n1": {Has: []protocol.Sighting{tt.seen}}},
 		})
 		kept := Bar{Pool: "lan", Addr: told.Addr, To: stray("n1", untold).grantee()}
-		if got := len(e.Ended([]Bar{kept}, func(Bar) bool { return false })) > 0; got != tt.want {
-			t.Errorf("its node says %+v: ended is %v, want %v", tt.seen, got, tt.want)
+		if got := len(e.Ended([]Bar{kept}, never, func(Bar) bool { return tt.passes })) > 0; got != tt.want {
+			t.Errorf("its node says %+v, passed on: %v: ended is %v, want %v", tt.seen, tt.passes, got, tt.want)
 		}
 	}
 }
+
+// TestSeveralEndBesideAnotherSegment: pods of another segment with the same numbers keep nothing.
+func TestSeveralEndBesideAnotherSegment(t *testing.T) {
+	kept := []Bar{{Pool: "lan", Addr: netip.MustParseAddr("10.0.0.5"), To: protocol.ToSeveralPods()}}
+	for definition, want := range map[string]bool{"ns/vlan": true, "ns/net": false, "ns/gone": false} {
+		p := lan(t)
+		e := Gather(Facts{
+			Now: now, Definitions: []Definition{switched, vlan}, Pods: []Pod{pod("p", definition, "10.0.0.5")},
+			Agents: map[protocol.NodeName]bool{"n1": true}, Reports: map[protocol.NodeName]protocol.Report{"n1": {Running: []protocol.UID{"p"}}},
+		})
+		e.Weigh(&p)
+		if ended := len(e.Ended(kept, never, never)) > 0; ended != want {
+			t.Errorf("a pod of %s shows it: ended is %v, want %v", definition, ended, want)
+		}
+	}
+}
+
+// never is of no address.
+func never(Bar) bool { return false }
 
 // TestEndedThoughAnotherPoolIsUnseen: what cannot be read of a network of the pool may tell of what
 // is kept, what cannot be read of another does not.
 func TestEndedThoughAnotherPoolIsUnseen(t *testing.T) {
 	p := lan(t)
 	kept := []Bar{{Pool: "lan", Addr: netip.MustParseAddr("10.0.0.5"), To: pod("p", "", "").grantee()}}
-	for network, want := range map[string]bool{"net": false, "else": true} {
+	for _, tt := range []struct {
+		network string
+		trust   bool // a person says that the status tells all
+		want    bool
+	}{{"net", false, false}, {"net", true, true}, {"else", false, true}} {
 		e := Gather(Facts{Now: now, Definitions: []Definition{switched}, Agents: map[protocol.NodeName]bool{"n1": true}, Reports: map[protocol.NodeName]protocol.Report{
-			"n1": {Unseen: []protocol.Unseen{{HostLocal: protocol.HostLocal{Network: network}, Why: "damaged"}}},
+			"n1": {Unseen: []protocol.Unseen{{HostLocal: protocol.HostLocal{Network: tt.network}, Why: "damaged"}}},
 		}})
+		p.TrustStatus = tt.trust
 		e.Weigh(&p)
-		if ended := len(e.Ended(kept, func(Bar) bool { return false })) > 0; ended != want {
-			t.Errorf("a file of network %s cannot be read: ended is %v, want %v", network, ended, want)
+		if ended := len(e.Ended(kept, never, never)) > 0; ended != tt.want {
+			t.Errorf("a file of network %s cannot be read, trust %v: ended is %v, want %v", tt.network, tt.trust, ended, tt.want)
 		}
 	}
 }
@@ -471,7 +496,7 @@ func TestEndedThoughAnotherPoolIsUnseen(t *testing.T) {
 func TestEndedThoughMoreThanCanBeIsReported(t *testing.T) {
 	e := Gather(Facts{Kept: keptStrangers(mostStrays), Agents: map[protocol.NodeName]bool{"n1": true}, Reports: seenBy("n1", strangers(1)...)})
 	several := Bar{Pool: "else", Addr: netip.MustParseAddr("10.0.2.9"), To: protocol.ToSeveralPods()}
-	if ended := e.Ended(append(keptStrangers(mostStrays), several), func(Bar) bool { return false }); len(ended) != mostStrays || slices.Contains(ended, several) {
+	if ended := e.Ended(append(keptStrangers(mostStrays), several), never, never); len(ended) != mostStrays || slices.Contains(ended, several) {
 		t.Errorf("of %d that are gone %d have ended; what is kept for several pods: %v", mostStrays, len(ended), slices.Contains(ended, several))
 	}
 }

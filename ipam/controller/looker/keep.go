@@ -19,7 +19,7 @@ import (
 func (t *look) keep(ctx context.Context) {
 	next := map[place]grants.Ask{}
 	if t.over {
-		t.ended = t.evidence.Ended(t.kept(), t.dead(ctx))
+		t.ended = t.evidence.Ended(t.kept(), t.dead(ctx), t.passesOn)
 	}
 	for _, p := range t.pools {
 		p.conflicts, p.unkept, p.whyUnkept = nil, 0, ""
@@ -54,6 +54,15 @@ func (t *look) keep(ctx context.Context) {
 		}
 	}
 	t.asking = next
+}
+
+// passesOn reports whether the look keeps for another pod what is kept.
+func (t *look) passesOn(kept foreign.Bar) bool {
+	return slices.ContainsFunc(t.pools, func(p *pool) bool {
+		return p.Name == kept.Pool && slices.ContainsFunc(p.finding.Keep, func(b foreign.Bar) bool {
+			return b.Addr == kept.Addr && b.To.UID != kept.To.UID && b.To.UID != protocol.SeveralPods
+		})
+	})
 }
 
 // contest has an address kept from all that is kept for a pod of which nobody says that it has it
