@@ -824,12 +824,12 @@ func TestPauseBetweenLooks(t *testing.T) {
 			c.Wake()
 			time.Sleep(10 * time.Millisecond)
 		}
-		if c.looks < 10 || c.looks > 12 {
-			t.Errorf("it has looked %d times in ten seconds; want once a second", c.looks)
-		}
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
+		}
+		if c.looks < 10 || c.looks > 12 {
+			t.Errorf("it has looked %d times in ten seconds; want once a second", c.looks)
 		}
 	})
 }
