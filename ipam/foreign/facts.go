@@ -15,7 +15,6 @@ import (
 // the leases before the sub-leases.
 type Facts struct {
 	Now         time.Time
-	Pools       []Pool
 	Definitions []Definition
 	Pods        []Pod
 	Records     []Record

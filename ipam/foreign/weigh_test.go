@@ -137,7 +137,7 @@ func grant(addr string, kind protocol.GranteeKind, uid protocol.UID) protocol.Gr
 
 // weighed is what is found of p by f: what is kept, as "address pod", the conflicts, and the rest.
 func weighed(p Pool, f Facts) (keep, conflicts []string, found Finding) {
-	f.Now, f.Pools = now, []Pool{p}
+	f.Now = now
 	found = Gather(f).Weigh(&p)
 	for _, b := range found.Keep {
 		keep = append(keep, b.Addr.String()+" "+string(b.To.UID))
