@@ -125,14 +125,14 @@ func TestFreeingInOrder(t *testing.T) {
 	}{
 		{name: "gone and unused", world: world{held: held("10.0.0.5")},
 			want: "read claim, withdraw, mark 10.0.0.5, read u1.0, read u1.1, clear 10.0.0.5"},
-		{name: "M24 there, whatever the cache says", world: world{held: held("10.0.0.5"), claim: protocol.Claim{Meta: protocol.Meta{UID: "u1"}}},
+		{name: "there, whatever the cache says", world: world{held: held("10.0.0.5"), claim: protocol.Claim{Meta: protocol.Meta{UID: "u1"}}},
 			want: "read claim", after: lookAgain},
-		{name: "F13 another claim has the name", world: world{held: held("10.0.0.5"), claim: protocol.Claim{Meta: protocol.Meta{UID: "u2"}}},
+		{name: "another claim has the name", world: world{held: held("10.0.0.5"), claim: protocol.Claim{Meta: protocol.Meta{UID: "u2"}}},
 			want: "read claim, withdraw, mark 10.0.0.5, read u1.0, read u1.1, clear 10.0.0.5"},
-		{name: "X4 in use", world: world{held: held("10.0.0.5"), uses: []string{"u1.0"}}, want: "read claim, withdraw, mark 10.0.0.5, read u1.0", after: lookAgain},
-		{name: "M25 in use by the second name", world: world{held: held("10.0.0.5"), uses: []string{"u1.1"}},
+		{name: "in use", world: world{held: held("10.0.0.5"), uses: []string{"u1.0"}}, want: "read claim, withdraw, mark 10.0.0.5, read u1.0", after: lookAgain},
+		{name: "in use by the second name", world: world{held: held("10.0.0.5"), uses: []string{"u1.1"}},
 			want: "read claim, withdraw, mark 10.0.0.5, read u1.0, read u1.1", after: lookAgain},
-		{name: "H9 uses may be missing", world: world{held: held("10.0.0.5"), gone: true}, want: "read claim, withdraw", after: lookAgain},
+		{name: "uses may be missing", world: world{held: held("10.0.0.5"), gone: true}, want: "read claim, withdraw", after: lookAgain},
 		{name: "no answer about the claim", world: world{held: held("10.0.0.5"), errors: map[string]error{"read claim": lost}}, want: "read claim", fails: true},
 		{name: "no answer about the mark", world: world{held: held("10.0.0.5"), errors: map[string]error{"mark 10.0.0.5": lost}},
 			want: "read claim, withdraw, mark 10.0.0.5", fails: true},
@@ -158,8 +158,8 @@ func TestFreeingInOrder(t *testing.T) {
 	}
 }
 
-// TestSurplus (F12): of an existing claim only what its status, read live, does not
-// name is freed, and nothing while the status names none (M22).
+// TestSurplus: of an existing claim only what its status, read live, does not
+// name is freed, and nothing while the status names none.
 func TestSurplus(t *testing.T) {
 	live := func(uid protocol.UID, ips ...string) protocol.Claim {
 		c := protocol.Claim{Meta: protocol.Meta{UID: uid}}
@@ -179,7 +179,7 @@ func TestSurplus(t *testing.T) {
 		{name: "names none", live: live("u1"), want: "read claim"},
 		{name: "another claim", live: live("u2", "10.0.0.5/24"), want: "read claim"},
 		{name: "gone", want: "read claim"},
-		{name: "H9 uses may be missing", live: live("u1", "10.0.0.5/24"), gone: true, want: "read claim"},
+		{name: "uses may be missing", live: live("u1", "10.0.0.5/24"), gone: true, want: "read claim"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -198,7 +198,6 @@ func TestWhoIsNotMissed(t *testing.T) {
 	}
 }
 
-// TestWhoIsMissedAsWell.
 func TestWhoIsMissedAsWell(t *testing.T) {
 	flannel := config("flannel")
 	for what, tt := range map[string]struct {

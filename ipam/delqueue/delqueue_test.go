@@ -96,7 +96,7 @@ func TestOfKey(t *testing.T) {
 	}
 }
 
-// TestDamagedEntryIsSetAside (X22) damages an entry in every way that a disk and an
+// TestDamagedEntryIsSetAside damages an entry in every way that a disk and an
 // editor know: it is reported once by List, and never lost.
 func TestDamagedEntryIsSetAside(t *testing.T) {
 	good, err := entry(1).encode()
@@ -209,7 +209,7 @@ func TestRemoveRefusesPaths(t *testing.T) {
 	}
 }
 
-// TestUnwritable (X22): where the journal cannot be written, Write says so and
+// TestUnwritable: where the journal cannot be written, Write says so and
 // leaves nothing behind.
 func TestUnwritable(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
@@ -249,7 +249,7 @@ func TestHelperWriter(t *testing.T) {
 	}
 }
 
-// TestKilled (X22) kills a writer between any two steps: what is in the journal
+// TestKilled kills a writer between any two steps: what is in the journal
 // afterwards is whole or absent, never damaged, and other writers go on.
 func TestKilled(t *testing.T) {
 	for step, want := range map[string]int{"created": 0, "written": 0, "renamed": 1, "synced": 1, "removed": 0, "never": 0} {

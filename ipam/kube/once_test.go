@@ -13,7 +13,7 @@ import (
 
 // TestCreateIsSentOnce: a create that the API server could not do, and wants to have
 // again, may have been done all the same. It is not sent again by the client: its outcome
-// is unknown, and not that it has met an object, which is its own (F8).
+// is unknown, and not that it has met an object, which is its own.
 func TestCreateIsSentOnce(t *testing.T) {
 	for status, want := range map[int]struct {
 		sent int

@@ -21,7 +21,6 @@ func TestID(t *testing.T) {
 	}
 }
 
-// TestGone (X6).
 func TestGone(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "ns")

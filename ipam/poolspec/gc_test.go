@@ -55,7 +55,7 @@ func TestValidAttachments(t *testing.T) {
 	}
 }
 
-// TestReleaseNeedsNoValidConfiguration (C11, X11).
+// TestReleaseNeedsNoValidConfiguration (C11).
 func TestReleaseNeedsNoValidConfiguration(t *testing.T) {
 	got, err := ParseRelease([]byte(`{"cniVersion": "1.0.0", "name": "n", "args": 5, "prevResult": 7, "runtimeConfig": {"ips": 3},
 		"ipam": {"type": 4, "pool": "A", "range": "x", "mode": "local", "dataDir": "/run/state", "routes": 6, "surprise": true}}`))

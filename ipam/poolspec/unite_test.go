@@ -61,7 +61,7 @@ func TestUnite(t *testing.T) {
 			disagrees: []string{"ns/c: gateway 10.0.0.254 of 10.0.0.0/24, where ns/b has 10.0.0.1; each answers its own, and neither is given to a pod: if these are two wires, " + RemedyTwoWires},
 		},
 		{
-			name: "WB10 overlapping ranges share the wider one",
+			name: "overlapping ranges share the wider one",
 			ipams: []string{
 				`"range": "10.0.0.0/24", "gateway": "10.0.0.1"`,
 				`"range": "10.0.0.0/16", "gateway": "10.0.255.254"`,
@@ -74,7 +74,7 @@ func TestUnite(t *testing.T) {
 			},
 		},
 		{
-			name: "WB10 of the narrower range, its ends are nobody's unless the wider may take them",
+			name: "of the narrower range, its ends are nobody's unless the wider may take them",
 			ipams: []string{
 				`"range": "10.0.1.0/24"`,
 				`"range": "10.0.0.0/16", "range_end": "10.0.0.99"`,

@@ -38,7 +38,7 @@ func TestCedeIsDiskFirst(t *testing.T) {
 	}
 }
 
-// Only an answered write gives a ceded address back to its holder (M11, F1).
+// Only an answered write gives a ceded address back to its holder.
 func TestTakeBackWaitsForItsAnswer(t *testing.T) {
 	r, o := ceding()
 	r.Ceded = []netip.Addr{cedeA, cedeB}
@@ -60,7 +60,7 @@ func TestTakeBackWaitsForItsAnswer(t *testing.T) {
 	}
 }
 
-// TestTakesBackWhatIsInUse (H9, I1): the restored data have ceded what was taken back since,
+// TestTakesBackWhatIsInUse (I1): the restored data have ceded what was taken back since,
 // and a pod has it: the write that says the lease again takes it back, unless it is granted.
 func TestTakesBackWhatIsInUse(t *testing.T) {
 	for _, granted := range []bool{false, true} {
@@ -87,7 +87,7 @@ func TestTakesBackWhatIsInUse(t *testing.T) {
 }
 
 // A granted address is not taken back, whether the grant was known before or made
-// the write miss (M12).
+// the write miss.
 func TestTakeBackNeverTakesWhatIsGranted(t *testing.T) {
 	r, o := ceding()
 	r.Ceded, r.Grants, r.Granted = []netip.Addr{cedeA, cedeB}, []netip.Addr{cedeA}, true
@@ -117,7 +117,7 @@ func TestCedeDuringAWrite(t *testing.T) {
 	}
 }
 
-// A lease that had vanished waits for a closed pool; a new one is refused (F22, H9).
+// A lease that had vanished waits for a closed pool; a new one is refused.
 func TestConfirmationOfAVanishedLease(t *testing.T) {
 	r, _ := ceding()
 	pool := Pool{Meta: Meta{Name: "lan", UID: r.PoolUID}, Bits4: 26, Ranges: []netipx.IPRange{netipx.RangeOfPrefix(r.Block)}}
@@ -136,10 +136,10 @@ func TestConfirmationOfAVanishedLease(t *testing.T) {
 		{"held, open", r, func(p *Pool) { p.Open = true }, Done, Done},
 		{"held, closed", r, func(*Pool) {}, Done, Unknown},
 		{"new, closed", fresh, func(*Pool) {}, Done, Refused},
-		{"F26 new, edited and not looked at", fresh, func(p *Pool) { p.Open, p.Edited = true, true }, Done, Unknown},
-		{"held, edited and not looked at (F26)", r, func(p *Pool) { p.Open, p.Edited = true, true }, Done, Unknown},
-		{"held, its addresses another pool's by now (F26)", r, func(p *Pool) { p.Open, p.Ranges = true, elsewhere }, Done, Refused},
-		{"new, its addresses another pool's by now (F26)", fresh, func(p *Pool) { p.Open, p.Ranges = true, elsewhere }, Done, Refused},
+		{"new, edited and not looked at", fresh, func(p *Pool) { p.Open, p.Edited = true, true }, Done, Unknown},
+		{"held, edited and not looked at", r, func(p *Pool) { p.Open, p.Edited = true, true }, Done, Unknown},
+		{"held, its addresses another pool's by now", r, func(p *Pool) { p.Open, p.Ranges = true, elsewhere }, Done, Refused},
+		{"new, its addresses another pool's by now", fresh, func(p *Pool) { p.Open, p.Ranges = true, elsewhere }, Done, Refused},
 		{"held, in part of the pool", r, func(p *Pool) { p.Open, p.Ranges = true, part }, Done, Done},
 		{"new, edited and deleted", fresh, func(p *Pool) { p.Open, p.Edited, p.Deleting = true, true, true }, Done, Refused},
 		{"held, being deleted", r, func(p *Pool) { p.Deleting = true }, Done, Refused},
@@ -167,8 +167,8 @@ func TestConfirmRequest(t *testing.T) {
 	}{
 		{"not answered", Right{}, false, Unknown},
 		{"not answered, while pools are closed", Right{}, true, Unknown},
-		{"not answered any more, while pools are closed (H9)", had, true, Unknown},
-		{"not answered any more (H9)", had, false, Refused},
+		{"not answered any more, while pools are closed", had, true, Unknown},
+		{"not answered any more", had, false, Refused},
 	} {
 		if _, _, out, why := ConfirmRequest(tt.r, SubLease{}, tt.restored); out != tt.want || why == "" {
 			t.Errorf("%s: got %v, %q; want %v, and why", tt.name, out, why, tt.want)
@@ -183,7 +183,7 @@ func TestConfirmRequest(t *testing.T) {
 	}
 }
 
-// Another answer than before is not believed: the status is written once (M53).
+// Another answer than before is not believed: the status is written once.
 func TestRequestKeepsItsAnswer(t *testing.T) {
 	r := recordNamed(RightRequest, "held, old term")
 	r.Addrs = []netip.Addr{cedeA}

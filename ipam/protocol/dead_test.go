@@ -19,7 +19,7 @@ func deadFormer(change func(*Former)) Former {
 	return f
 }
 
-// TestJudge: who counts as dead, and when (F2, H6, H10, M17, M18, M48).
+// TestJudge: who counts as dead, and when.
 func TestJudge(t *testing.T) {
 	const f = 15 * time.Minute
 	same, other, none := Node{UID: "node"}, Node{UID: "node2"}, Node{}
@@ -63,8 +63,8 @@ func TestJudge(t *testing.T) {
 		{name: "Node gone, still heard of", node: none, after: f + testMargin},
 		{name: "Node gone, silent for F", node: none, quiet: f, after: testMargin},
 		{name: "Node gone, silent for F and the margin", node: none, quiet: f + testMargin, end: EvidenceSilence},
-		{name: "X20 Node made again", node: other, quiet: f + testMargin - 1, after: 1},
-		{name: "X20 Node made again, silent for F and the margin", node: other, quiet: f + testMargin, end: EvidenceSilence},
+		{name: "Node made again", node: other, quiet: f + testMargin - 1, after: 1},
+		{name: "Node made again, silent for F and the margin", node: other, quiet: f + testMargin, end: EvidenceSilence},
 		{name: "Node gone, and F is 0: never by time", reg: forever, node: none, quiet: 1000 * f},
 		{name: "Node made again, and F is 0: never by time", reg: forever, node: other, quiet: 1000 * f},
 		{name: "Node made again with the taint, and F is 0: the only word there can be", reg: forever, node: off(other), end: EvidenceTaint},
@@ -77,9 +77,9 @@ func TestJudge(t *testing.T) {
 		{name: "ended: all that is left, at once, whatever the Node says", reg: ended(EvidenceSilence), node: same, dead: []StoreID{"s1"}},
 		{name: "ended by the taint", reg: ended(EvidenceTaint), node: same, dead: []StoreID{"s1"}, vouch: []StoreID{"s1"}},
 		{name: "ended by silence, then the taint on whatever Node", reg: ended(EvidenceSilence), node: off(other), dead: []StoreID{"s1"}, vouch: []StoreID{"s1"}},
-		{name: "M20 the same store is registered again: what it says anew is its own", reg: registeredAgain, node: same},
+		{name: "the same store is registered again: what it says anew is its own", reg: registeredAgain, node: same},
 
-		{name: "M48 another machine was registered: its Node is there", reg: before(func(f *Former) { f.NodeUID = "node" }), node: same, quiet: 1000 * f},
+		{name: "another machine was registered: its Node is there", reg: before(func(f *Former) { f.NodeUID = "node" }), node: same, quiet: 1000 * f},
 		{name: "another machine was registered, Node made again", reg: before(nil), node: same, quiet: f + testMargin, dead: []StoreID{"s0"}},
 		{name: "another machine was registered, Node made again, not long enough", reg: before(nil), node: same, quiet: f, after: testMargin},
 		{name: "another machine was registered, and its F is 0", reg: before(func(f *Former) { f.Fence = 0 }), node: same, quiet: 1000 * f},
@@ -195,7 +195,7 @@ func TestEndTerm(t *testing.T) {
 	}
 }
 
-// TestTake: what of a dead registrant is taken, and how it looks then (M45).
+// TestTake: what of a dead registrant is taken, and how it looks then.
 func TestTake(t *testing.T) {
 	reg := regOf(7, 4)
 	reg.Former = []Former{deadFormer(nil)}
@@ -225,12 +225,12 @@ func TestTake(t *testing.T) {
 	}{
 		{"its own", d, func(*Lease, *SubLease) {}, false, true, true},
 		{"of an earlier term", d, func(l *Lease, s *SubLease) { l.Term, s.Term = 2, 2 }, false, true, true},
-		{"M45 said anew in a later term", d, func(l *Lease, s *SubLease) { l.Term, s.Term = 8, 8 }, false, false, false},
+		{"said anew in a later term", d, func(l *Lease, s *SubLease) { l.Term, s.Term = 8, 8 }, false, false, false},
 		{"a store that the registration does not know", d, func(l *Lease, s *SubLease) { l.Store, s.Store = "s5", "s5" }, false, true, true},
-		{"M48 a store that the registration knows as another's", d, func(l *Lease, s *SubLease) { l.Store, s.Store = "s0", "s0" }, false, false, false},
+		{"a store that the registration knows as another's", d, func(l *Lease, s *SubLease) { l.Store, s.Store = "s0", "s0" }, false, false, false},
 		{"another node's", d, func(l *Lease, s *SubLease) { l.Holder.Node, s.Node = "n2", "n2" }, false, false, false},
 		{"the cluster's", d, func(l *Lease, s *SubLease) { l.Holder, l.Store, l.Term, s.Node = Holder{Cluster: true}, "", 0, "n2" }, false, false, false},
-		{"X25 written by a newer program", d, func(l *Lease, s *SubLease) { l.Protocol, s.Protocol = Version+1, Version+1 }, false, false, false},
+		{"written by a newer program", d, func(l *Lease, s *SubLease) { l.Protocol, s.Protocol = Version+1, Version+1 }, false, false, false},
 		{"of a pool that asks for somebody who vouches", d, func(*Lease, *SubLease) {}, true, false, false},
 		{"of such a pool, and somebody does", vouched, func(*Lease, *SubLease) {}, true, true, true},
 	} {

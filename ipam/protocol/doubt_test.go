@@ -6,7 +6,7 @@ import (
 )
 
 // A create without an answer may have landed: that a later one is refused does not
-// have its name forgotten (F8, H13, M52).
+// have its name forgotten.
 func TestRefusedCreateAfterOneInDoubt(t *testing.T) {
 	fresh := walkStart(RightLease).Right
 	first := Step(fresh, cedeSelf, Event{Kind: EventWant, Now: walkNow})

@@ -24,15 +24,15 @@ func TestServing(t *testing.T) {
 		{"at once", nil, sent, true},
 		{"just before F", nil, sent.add(f - 1), true},
 		{"at F", nil, sent.add(f), false},
-		{"F by the boot clock, the wall clock gone back (F23, X23)", nil, boot, false},
-		{"F by the wall clock, the boot clock stopped (F23, X23)", nil, wall, false},
+		{"F by the boot clock, the wall clock gone back", nil, boot, false},
+		{"F by the wall clock, the boot clock stopped", nil, wall, false},
 		{"no registration", func(s *Registrar) { s.Term = 0 }, sent, false},
-		{"another machine is registered (X26)", func(s *Registrar) { s.Term, s.Stranger = 0, &Watch{} }, sent, false},
+		{"another machine is registered", func(s *Registrar) { s.Term, s.Stranger = 0, &Watch{} }, sent, false},
 		{"F is never", fence(0, 0), sent.add(1000 * time.Hour), true},
-		{"F was lengthened, and the cluster does not know yet (H10)", fence(time.Hour, f), sent.add(f), false},
-		{"F was shortened, and the cluster may know already (H10)", fence(5*time.Minute, f), sent.add(5 * time.Minute), false},
-		{"F is never from now on, and the cluster does not know yet (H10)", fence(0, f), sent.add(f), false},
-		{"F was never, and the cluster may know it already (H10)", fence(f, 0), sent.add(f), false},
+		{"F was lengthened, and the cluster does not know yet", fence(time.Hour, f), sent.add(f), false},
+		{"F was shortened, and the cluster may know already", fence(5*time.Minute, f), sent.add(5 * time.Minute), false},
+		{"F is never from now on, and the cluster does not know yet", fence(0, f), sent.add(f), false},
+		{"F was never, and the cluster may know it already", fence(f, 0), sent.add(f), false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestResume(t *testing.T) {
 		want bool // serves at once
 	}{
 		{"the same boot: until F from the last heartbeat", "b1", 4, true},
-		{"another boot: nothing (H1, M44)", "b0", 4, false},
+		{"another boot: nothing", "b0", 4, false},
 		{"a store that was never registered", "", 0, false},
 		{"a term of no boot", "", 4, false},
 		{"no term", "b1", 0, false},
@@ -147,7 +147,7 @@ func TestNextLook(t *testing.T) {
 		{after: 5*time.Minute - 1, want: 5 * time.Minute},
 		{after: 5 * time.Minute, want: 30 * time.Minute},
 		{after: 30 * time.Minute, none: true},
-		{after: -3 * time.Hour, want: -3*time.Hour + time.Minute}, // the clock went back (X23)
+		{after: -3 * time.Hour, want: -3*time.Hour + time.Minute}, // the clock went back
 	} {
 		at, ok := NextLook(noted, noted.Add(tt.after))
 		if ok == tt.none || ok && at != noted.Add(tt.want) {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A registration remembers its former agents, until the store registers again (H7, F15).
+// A registration remembers its former agents, until the store registers again.
 func TestRegistrationRemembersFormerRegistrants(t *testing.T) {
 	now := Instant{Boot: time.Hour, Wall: walkNow}
 	register := func(self Identity, reg Registration) Registration {

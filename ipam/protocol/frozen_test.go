@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestFrozenSubLease (M49): a frozen record serves nobody, and goes only when it is
+// TestFrozenSubLease: a frozen record serves nobody, and goes only when it is
 // let go, by what it was seen as.
 func TestFrozenSubLease(t *testing.T) {
 	self := Self{Node: "a", Store: "new", Term: 5}

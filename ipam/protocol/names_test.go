@@ -26,7 +26,7 @@ func TestLeaseName(t *testing.T) {
 	}
 }
 
-// A block has one name, and a name that is not it is nobody's (F28).
+// A block has one name, and a name that is not it is nobody's.
 func TestParseLeaseNameRefuses(t *testing.T) {
 	for _, name := range []string{
 		"", ".", "..", "lan", "lan.26", ".0a000040.26", "lan.0a000040", "lan.0a000040.", "lan..26",
@@ -125,7 +125,7 @@ func TestObjectOf(t *testing.T) {
 		t.Error("a lease with a grant is not granted")
 	}
 	if r.ObjectOf(elsewhere).Matches || r.ObjectOf(resized).Matches {
-		t.Error("a lease of another pool or block matches (F28)")
+		t.Error("a lease of another pool or block matches")
 	}
 
 	use := Use{Claim: ClaimRef{Namespace: "ns", Name: "c", UID: "c"}, Pod: db0, Interface: "net1"}
@@ -141,7 +141,7 @@ func TestObjectOf(t *testing.T) {
 		matches, stale bool
 	}{
 		{"the same", sub(func(*Use) {}), true, false},
-		{"another pod (H5)", sub(func(u *Use) { u.Pod.UID = "p9" }), true, true},
+		{"another pod", sub(func(u *Use) { u.Pod.UID = "p9" }), true, true},
 		{"another owner of the pod", sub(func(u *Use) { u.Pod.Owner.UID = "x" }), true, true},
 		{"another interface", sub(func(u *Use) { u.Interface = "net2" }), true, true},
 		{"another claim", sub(func(u *Use) { u.Claim.UID = "d" }), false, false},

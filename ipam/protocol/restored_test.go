@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestHistory (H9): what lies behind what was seen shows an API server that has gone
+// TestHistory: what lies behind what was seen shows an API server that has gone
 // back; what lies at or above it, or cannot be compared, does not.
 func TestHistory(t *testing.T) {
 	reg := func(uid UID, rev Revision, turn int64) Registration {
@@ -107,7 +107,7 @@ func TestRightBehind(t *testing.T) {
 	}
 }
 
-// TestRecordBehind (H9): a record says once that the API server has gone back. That of a
+// TestRecordBehind: a record says once that the API server has gone back. That of a
 // right which is lost says it never: nobody writes the object for it any more, so that
 // each look would say it again, and have every pool closed, for as long as a pod uses
 // what is lost. Where F is 0 the pools open while the node reads that a lease is another's,
@@ -134,7 +134,7 @@ func TestRecordBehind(t *testing.T) {
 	}
 }
 
-// TestSupplanted (H9): another object of a right's name which was there when the right
+// TestSupplanted: another object of a right's name which was there when the right
 // was said is of an earlier state, also where the API server's revisions go on from a later
 // one: whoever restores etcd may raise them.
 func TestSupplanted(t *testing.T) {
@@ -211,7 +211,7 @@ func TestMayGo(t *testing.T) {
 	}
 }
 
-// TestSawRight (H9): an agent that starts knows the revisions of what it leased after its last
+// TestSawRight: an agent that starts knows the revisions of what it leased after its last
 // heartbeat. What was not said in its term says nothing: that may have been written before
 // the API server went back, and would show it anew, for ever.
 func TestSawRight(t *testing.T) {

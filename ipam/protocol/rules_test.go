@@ -9,7 +9,7 @@ import (
 )
 
 // TestStepRules holds the rules of docs/contributing/protocol.md against every step that can be
-// reached (M2, M3, M13, M43, M45, M52, H3). That none of them panics is one.
+// reached. That none of them panics is one.
 func TestStepRules(t *testing.T) {
 	for _, kind := range walkKinds {
 		t.Run(string(kind), func(t *testing.T) {

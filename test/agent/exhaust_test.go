@@ -162,7 +162,7 @@ func TestExhaustionToTheLastAddress(t *testing.T) {
 		waiting = append(waiting, i)
 	}
 	// The first that asked is the first that is served, wherever it comes free, and
-	// though another tries first (H14, fair order).
+	// though another tries first.
 	mustDel(t, fleet4[0], held[0][0])
 	began := time.Now()
 	late := begin(fleet4[3], waiting[3])
@@ -256,7 +256,7 @@ func TestStoppedHolderBlocksNobody(t *testing.T) {
 	retried(t, b, more)
 }
 
-// TestBurstIntoAnExactPool (X18 in the small): as many pods as addresses, from many
+// TestBurstIntoAnExactPool: as many pods as addresses, from many
 // nodes at once.
 func TestBurstIntoAnExactPool(t *testing.T) {
 	proof.Only(t)

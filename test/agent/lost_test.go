@@ -124,7 +124,7 @@ func copyStore(t *testing.T, from, to string) {
 	}
 }
 
-// TestStoreLost (X22, F3) loses a node's store in three ways while pods run: what they
+// TestStoreLost loses a node's store in three ways while pods run: what they
 // have is given to nobody, and what can be found of it works as before; when they
 // are gone, all comes back.
 func TestStoreLost(t *testing.T) {
@@ -229,7 +229,7 @@ func TestLostStoreOfAnEarlierBoot(t *testing.T) {
 	eventually(t, 30*time.Second, noLeases(t, "earlier-boot"))
 }
 
-// TestTwoMachines (X26, F15): of two agents on two machines under one node name one
+// TestTwoMachines: of two agents on two machines under one node name one
 // serves; the other says who does, and touches nothing of its leases, also when it
 // has its place.
 func TestTwoMachines(t *testing.T) {
@@ -283,7 +283,7 @@ func TestTwoMachines(t *testing.T) {
 	})
 }
 
-// TestStoreUnusable (X22): an agent that cannot have a store says why and does not
+// TestStoreUnusable: an agent that cannot have a store says why and does not
 // serve; it does when that is mended.
 func TestStoreUnusable(t *testing.T) {
 	f := fleet.New(t, cp.Config())
@@ -305,7 +305,7 @@ func TestStoreUnusable(t *testing.T) {
 	f.Start("x22")
 }
 
-// TestVanishedLeaseTaken (F22): a lease that somebody deleted, and another node took,
+// TestVanishedLeaseTaken: a lease that somebody deleted, and another node took,
 // gives nothing any more on the node that had it, which says who uses it.
 func TestVanishedLeaseTaken(t *testing.T) {
 	openPool(t, "taken", cidr("10.36.0.0/22")) // blocks of four

@@ -150,7 +150,7 @@ func TestRealNetworks(t *testing.T) {
 	}
 }
 
-// TestDELWhileAgentIsAway (X5): the runtime is told that the DEL succeeded; the address
+// TestDELWhileAgentIsAway: the runtime is told that the DEL succeeded; the address
 // comes back when the agent does.
 func TestDELWhileAgentIsAway(t *testing.T) {
 	openPool(t, "away", v1alpha1.Range{CIDR: "10.31.0.0/30"})

@@ -30,7 +30,6 @@ func wantCode(t *testing.T, err error, code agentapi.Code, text string) {
 	}
 }
 
-// TestOnePod (WB1).
 func TestOnePod(t *testing.T) {
 	openPool(t, "wb1", cidr("10.1.0.0/20"))
 	n := fleet.New(t, cp.Config()).Start("wb1")
@@ -40,7 +39,6 @@ func TestOnePod(t *testing.T) {
 	}
 }
 
-// TestTwoInterfaces (X1, WB2).
 func TestTwoInterfaces(t *testing.T) {
 	openPool(t, "wb2", cidr("10.2.0.0/24"))
 	n := fleet.New(t, cp.Config()).Start("wb2")
@@ -75,7 +73,6 @@ func TestRepeatedAdd(t *testing.T) {
 	}
 }
 
-// TestTinyPool (WB8).
 func TestTinyPool(t *testing.T) {
 	openPool(t, "wb8", cidr("10.5.0.0/30")) // two addresses
 	f := fleet.New(t, cp.Config())
@@ -110,7 +107,6 @@ func TestManyNodesShareAPool(t *testing.T) {
 	}
 }
 
-// TestAPIAway (X5).
 func TestAPIAway(t *testing.T) {
 	openPool(t, "x5", cidr("10.16.0.0/16"))
 	f := fleet.New(t, cp.Config())
@@ -161,7 +157,7 @@ func TestJournalledDEL(t *testing.T) {
 		t.Error("CHECK of a deleted attachment succeeds")
 	}
 	n.Vanish(i)
-	// An entry that is older than an ADD of its key is consumed by it (F16).
+	// An entry that is older than an ADD of its key is consumed by it.
 	if _, err := delqueue.Write(dir, delqueue.Entry{Network: i.Network, ContainerID: i.Sandbox, IfName: i.IfName}); err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +167,6 @@ func TestJournalledDEL(t *testing.T) {
 	}
 }
 
-// TestNewSandbox (X6).
 func TestNewSandbox(t *testing.T) {
 	openPool(t, "x6", cidr("10.8.0.0/30"))
 	f := fleet.New(t, cp.Config())
@@ -211,7 +206,6 @@ func TestIdleLeasesGoBack(t *testing.T) {
 	eventually(t, 30*time.Second, noLeases(t, "idle"))
 }
 
-// TestVanishedLease (F22).
 func TestVanishedLease(t *testing.T) {
 	openPool(t, "vanish", cidr("10.11.0.0/24"))
 	f := fleet.New(t, cp.Config())
@@ -263,7 +257,6 @@ func TestStaticIPs(t *testing.T) {
 	wantCode(t, err, agentapi.CodeInvalidConfig, "prefix length")
 }
 
-// TestSecondAgentOnOneSocket (X26).
 func TestSecondAgentOnOneSocket(t *testing.T) {
 	f := fleet.New(t, cp.Config())
 	n := f.Start("twice")

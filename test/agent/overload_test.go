@@ -203,7 +203,7 @@ func watchGoroutines(t *testing.T) (most *int, stop func()) {
 	return most, func() { close(end); <-ended }
 }
 
-// TestAgentOnFullDisk (X22) fills the disk under an agent's store: an ADD is told so, a
+// TestAgentOnFullDisk fills the disk under an agent's store: an ADD is told so, a
 // DEL works, and so does everything when there is room again.
 func TestAgentOnFullDisk(t *testing.T) {
 	dir := t.TempDir()

@@ -176,7 +176,7 @@ func shortWait(c *daemon.Config) {
 	c.Agent.Wait, c.Agent.Idle, c.Agent.PublishEvery = time.Second, time.Second, time.Second
 }
 
-// TestRequestKeepsItsPlace (H14): a static address in a block that another node holds. The
+// TestRequestKeepsItsPlace: a static address in a block that another node holds. The
 // kubelet's retries, also after a restart of the agent, find the request that waits.
 func TestRequestKeepsItsPlace(t *testing.T) {
 	const pool = "h14"
@@ -246,7 +246,7 @@ func TestGrantWakesItsADD(t *testing.T) {
 	eventually(t, 10*time.Second, noRequests(t, "wakes"))
 }
 
-// TestDualStackRequest (H19): one family lacks, both are asked for at once.
+// TestDualStackRequest: one family lacks, both are asked for at once.
 func TestDualStackRequest(t *testing.T) {
 	const pool = "h19"
 	openPool(t, pool, cidr("10.42.0.0/30"), cidr("fd42::/120"))
@@ -337,7 +337,7 @@ func TestExhaustedSaysSo(t *testing.T) {
 	n.Refused(t, onPool(pool, "nobody", "net1"), message)
 }
 
-// TestNewSandboxOnARequest (X6): a new sandbox of the pod has what the request was
+// TestNewSandboxOnARequest: a new sandbox of the pod has what the request was
 // granted, once the old network namespace is gone; and something else before.
 func TestNewSandboxOnARequest(t *testing.T) {
 	const pool = "x6-request"
@@ -405,7 +405,7 @@ func TestKilledBetweenRequestAndGrant(t *testing.T) {
 		t.Errorf("got %v; want 10.47.0.5", addrs)
 	}
 	if now := onlyRequest(t, node); now.UID != s.UID {
-		t.Errorf("H14: after the kill there is request %s; want %s", now.Name, s.Name)
+		t.Errorf("after the kill there is request %s; want %s", now.Name, s.Name)
 	}
 	again() // the attachment rests on it
 	if addrs := mustAdd(t, n, i); addrs[0].Addr() != netip.MustParseAddr("10.47.0.5") {

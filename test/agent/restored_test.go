@@ -63,7 +63,7 @@ func beaten(t *testing.T, node string) {
 	})
 }
 
-// TestRestoredAPI (H9) puts the API server back to an earlier state behind running
+// TestRestoredAPI puts the API server back to an earlier state behind running
 // agents: blocks leased since are put back by those who hold them, and nobody
 // leases anything before the pool is opened again.
 func TestRestoredAPI(t *testing.T) {
@@ -143,7 +143,7 @@ func TestRestoredAPI(t *testing.T) {
 	}
 }
 
-// TestLeaseOfWhoHadItBefore (H9) restores a state in which another node had a block, with
+// TestLeaseOfWhoHadItBefore restores a state in which another node had a block, with
 // revisions that go on and before any heartbeat: its holder does not lose it, and has it
 // again when the other has given it back.
 func TestLeaseOfWhoHadItBefore(t *testing.T) {

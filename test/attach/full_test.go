@@ -59,7 +59,7 @@ func TestDetachedAgainWithoutInodes(t *testing.T) {
 	n.called("DEL default eth0")
 }
 
-// TestDetachedOnAReadOnlyDisk (X22): a DEL undoes what the journal says, though neither that nor
+// TestDetachedOnAReadOnlyDisk: a DEL undoes what the journal says, though neither that nor
 // the lock can be written. What it could not remove is undone again when the disk takes writes.
 func TestDetachedOnAReadOnlyDisk(t *testing.T) {
 	n := newNode(t)

@@ -68,7 +68,7 @@ func (b *brink) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// TestKilledAtEachWrite (X23) kills the controller at each of the writes by which it
+// TestKilledAtEachWrite kills the controller at each of the writes by which it
 // allocates one claim of two families and frees another, with the write done and
 // not. The next controller finishes both: the claim has its addresses, nothing of
 // the other is left, and no address is granted twice.

@@ -140,12 +140,12 @@ func TestNetworks(t *testing.T) {
 	infra := namespace(t)
 	unlike := func(name string) string { return fleet.Unique(name) } // network names are cluster-wide here
 
-	t.Run("X10 definition in another namespace", func(t *testing.T) {
+	t.Run("definition in another namespace", func(t *testing.T) {
 		net := unlike("lan")
 		definition(t, infra, net, net, ofPool(p.Name))
 		allocated(t, claim(t, namespace(t), "c", net))
 	})
-	t.Run("X12 the network's name is not the definition's", func(t *testing.T) {
+	t.Run("the network's name is not the definition's", func(t *testing.T) {
 		net, ns := unlike("lan"), namespace(t)
 		definition(t, ns, "some-object", net, ofPool(p.Name))
 		allocated(t, claim(t, ns, "c", net))
@@ -201,7 +201,7 @@ func TestNetworks(t *testing.T) {
 		definition(t, ns, net, net, `{"type":"tenure","poool":"x"}`)
 		failed(t, claim(t, ns, "c", net), "NetworkFaulty", "poool")
 	})
-	t.Run("X11 definition deleted: addresses stay", func(t *testing.T) {
+	t.Run("definition deleted: addresses stay", func(t *testing.T) {
 		net, ns := unlike("lan"), namespace(t)
 		d := definition(t, ns, net, net, ofPool(p.Name))
 		c := claim(t, ns, "c", net)
@@ -247,7 +247,7 @@ func same(c *ipamclaims.IPAMClaim, ips []string) error {
 	return err
 }
 
-// TestStatusByHand (X13, N87): what somebody else wrote into a claim's status is never
+// TestStatusByHand (N87): what somebody else wrote into a claim's status is never
 // overwritten, never served unless it is the claim's by the leases, and breaks
 // nothing.
 func TestStatusByHand(t *testing.T) {
@@ -352,7 +352,7 @@ func TestLeaseDeletedByHand(t *testing.T) {
 	})
 }
 
-// TestRecreated (F13): a claim is deleted and made again under its name.
+// TestRecreated: a claim is deleted and made again under its name.
 func TestRecreated(t *testing.T) {
 	start(t)
 	ns, p := lan(t, "10.0.0.0/24")
@@ -391,7 +391,7 @@ func TestRecreated(t *testing.T) {
 	freed(t, uidOf(last), 10*time.Second)
 }
 
-// TestDeletedClaimKeepsItsAddressWhileItIsUsed (N80, X4) holds a deleted claim's address until its
+// TestDeletedClaimKeepsItsAddressWhileItIsUsed (N80) holds a deleted claim's address until its
 // last use ends.
 func TestDeletedClaimKeepsItsAddressWhileItIsUsed(t *testing.T) {
 	stop := start(t)
@@ -451,7 +451,7 @@ func TestFullPool(t *testing.T) {
 	failed(t, d, "SubnetExhausted")
 }
 
-// TestAllOrNone (F20): with one family exhausted, the other is not held.
+// TestAllOrNone: with one family exhausted, the other is not held.
 func TestAllOrNone(t *testing.T) {
 	start(t)
 	ns := namespace(t)
@@ -505,7 +505,7 @@ func TestOwnerPod(t *testing.T) {
 	}
 }
 
-// TestTwoControllers (F12) has two controllers work at once.
+// TestTwoControllers has two controllers work at once.
 func TestTwoControllers(t *testing.T) {
 	proof.Only(t)
 	start(t)

@@ -93,7 +93,7 @@ func awaitAnswer(ctx context.Context, wc client.WithWatch, s protocol.SubLease) 
 }
 
 // TestRequestsOfTwoLeaders: two controllers at once grant a request twice perhaps,
-// but its status is written once, and what it does not name is freed (H18, M53).
+// but its status is written once, and what it does not name is freed.
 func TestRequestsOfTwoLeaders(t *testing.T) {
 	proof.Only(t)
 	start(t)

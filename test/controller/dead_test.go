@@ -182,7 +182,7 @@ func claimant(t *testing.T, p *v1alpha1.IPPool, c *ipamclaims.IPAMClaim, network
 
 // TestTaintTakesOver: somebody vouches that a machine is off. At once, F or not, its
 // leases are the cluster's and its use of a claim ends; when it comes back it gives
-// out nothing of what was taken, and says who uses it (H1, H2, M20).
+// out nothing of what was taken, and says who uses it.
 func TestTaintTakesOver(t *testing.T) {
 	start(t)
 	ns, p := namespace(t), pool(t, "10.0.0.0/29") // six addresses
@@ -275,7 +275,7 @@ func told(t *testing.T, node, reason, words string) {
 	})
 }
 
-// TestNodeDeletedAndMadeAgain (X20): a Node object comes back under its name.
+// TestNodeDeletedAndMadeAgain: a Node object comes back under its name.
 func TestNodeDeletedAndMadeAgain(t *testing.T) {
 	start(t, withMargin)
 	t.Run("the agent lives", func(t *testing.T) {
@@ -379,7 +379,7 @@ func TestNodeDeletedAndMadeAgain(t *testing.T) {
 }
 
 // endsAfter waits until the term of a registration has been ended, and wants that no sooner
-// than F and the margin after its last heartbeat (M18).
+// than F and the margin after its last heartbeat.
 func endsAfter(t *testing.T, node string, last protocol.Registration) (ended protocol.Registration) {
 	t.Helper()
 	eventually(t, 2*time.Minute, func() error {
@@ -490,7 +490,7 @@ func (k *link) set(cut bool) {
 
 // TestCutOffNodeIsTakenOver: a node that is cut off stops giving out addresses
 // before others may have them, and when it is back it gives nothing twice and says
-// which of its pods have what was taken (F2, H1, H2, M18, M20).
+// which of its pods have what was taken.
 func TestCutOffNodeIsTakenOver(t *testing.T) {
 	proof.Only(t)
 	start(t, withMargin)
@@ -650,7 +650,7 @@ func TestTaintOnANodeThatLives(t *testing.T) {
 	mustAdd(t, n, onPool(p, "c2"))
 }
 
-// TestAnotherBoot (H1): a machine that boots while it is cut off answers nobody before
+// TestAnotherBoot: a machine that boots while it is cut off answers nobody before
 // its registration is confirmed, not even what its pods had; then a pod's next sandbox gets
 // the pod's address again.
 func TestAnotherBoot(t *testing.T) {

@@ -95,7 +95,7 @@ func newLeader(t testing.TB, old string, within time.Duration) (now string) {
 	return now
 }
 
-// TestLeaderKilled (X23) kills the leading controller while claims are being
+// TestLeaderKilled kills the leading controller while claims are being
 // allocated and freed, again and again. Every claim gets its addresses, none
 // twice, and nothing is left over.
 func TestLeaderKilled(t *testing.T) {

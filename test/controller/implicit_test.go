@@ -44,7 +44,6 @@ func awaitOpen(t testing.TB, name string) *v1alpha1.IPPool {
 	return p
 }
 
-// TestDualStackInline (WB3).
 func TestDualStackInline(t *testing.T) {
 	start(t)
 	ns, net := namespace(t), fleet.Unique("net")
@@ -59,7 +58,6 @@ func TestDualStackInline(t *testing.T) {
 	}
 }
 
-// TestRangeAndIPRanges (WB4).
 func TestRangeAndIPRanges(t *testing.T) {
 	start(t)
 	ns, net := namespace(t), fleet.Unique("net")
@@ -70,7 +68,7 @@ func TestRangeAndIPRanges(t *testing.T) {
 	}
 }
 
-// TestOverlappingRanges (WB10): two definitions of one domain never give one address
+// TestOverlappingRanges: two definitions of one domain never give one address
 // twice; with enable_overlapping_ranges off they may.
 func TestOverlappingRanges(t *testing.T) {
 	start(t)
@@ -104,7 +102,7 @@ func TestOverlappingRanges(t *testing.T) {
 	}
 }
 
-// TestNamedNetworks (WB11): the same CIDR twice in two domains.
+// TestNamedNetworks: the same CIDR twice in two domains.
 func TestNamedNetworks(t *testing.T) {
 	start(t)
 	ns, blue, red := namespace(t), fleet.Unique("blue"), fleet.Unique("red")
@@ -170,7 +168,7 @@ func TestImplicitPoolsLife(t *testing.T) {
 	fleet.Gone(t, kc, named(net), 30*time.Second)
 }
 
-// TestDefinitionsDisagree (F27): of two gateways none is given to a pod, and the pair is told.
+// TestDefinitionsDisagree: of two gateways none is given to a pod, and the pair is told.
 func TestDefinitionsDisagree(t *testing.T) {
 	start(t)
 	ns, net := namespace(t), fleet.Unique("net")
@@ -280,7 +278,7 @@ func TestPersonsPool(t *testing.T) {
 	})
 }
 
-// TestIdleBlocksGoBack: what the cluster holds without a claim goes back (H16).
+// TestIdleBlocksGoBack: what the cluster holds without a claim goes back.
 func TestIdleBlocksGoBack(t *testing.T) {
 	start(t)
 	ns, p := lan(t, "10.18.0.0/24")

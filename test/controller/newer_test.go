@@ -18,7 +18,7 @@ import (
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
-// TestNewerObjects (X25, F21): of a lease that a newer Tenure has written nothing is
+// TestNewerObjects: of a lease that a newer Tenure has written nothing is
 // granted and it is not given back, a request of one is not answered, and what fits
 // elsewhere is served all the same.
 func TestNewerObjects(t *testing.T) {
@@ -58,7 +58,7 @@ func TestNewerObjects(t *testing.T) {
 	}
 }
 
-// TestUnknownFields (X25, F21): what a newer Tenure has added to a lease, a request and
+// TestUnknownFields: what a newer Tenure has added to a lease, a request and
 // a registration, under the protocol that is known, survives the controller's writes.
 func TestUnknownFields(t *testing.T) {
 	for _, kind := range []string{"iplease", "ipsublease"} {

@@ -80,7 +80,7 @@ func isReady(p *v1alpha1.IPPool, status metav1.ConditionStatus, reason string, w
 	}
 }
 
-// TestLeasesBeforeThePool (H4): a pool is not opened over leases of another block
+// TestLeasesBeforeThePool: a pool is not opened over leases of another block
 // size, or of an earlier pool.
 func TestLeasesBeforeThePool(t *testing.T) {
 	stop := start(t)
@@ -168,7 +168,7 @@ func TestPoolGrows(t *testing.T) {
 			return err
 		}
 		if got := text(p.Status.BlockPrefixLengths.IPv4) + " " + text(p.Status.BlockPrefixLengths.IPv6); got != "32 122" {
-			return fmt.Errorf("blocks of %s; want 32 and 122 (F11)", got)
+			return fmt.Errorf("blocks of %s; want 32 and 122", got)
 		}
 		return nil
 	})
@@ -190,7 +190,7 @@ func TestFaultyPool(t *testing.T) {
 	allocated(t, c)
 }
 
-// TestPoolDeleted (X19): closed at once, gone when its last lease is.
+// TestPoolDeleted: closed at once, gone when its last lease is.
 func TestPoolDeleted(t *testing.T) {
 	start(t)
 	ns := namespace(t)
@@ -221,7 +221,7 @@ func TestPoolDeleted(t *testing.T) {
 	allocated(t, late)
 }
 
-// TestPoolShrinks (X19): a claim keeps an address that its pool no longer has.
+// TestPoolShrinks: a claim keeps an address that its pool no longer has.
 func TestPoolShrinks(t *testing.T) {
 	start(t)
 	ns, p := lan(t, "10.0.0.0/29")

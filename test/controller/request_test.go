@@ -220,7 +220,7 @@ func poolOf(t testing.TB, blockSize int32, cidrs ...string) *v1alpha1.IPPool {
 }
 
 // TestRequestOfAFreeBlock: both families of one request, IPv4 first, in the ranges
-// that it names (H12); the grants go when the sub-lease is gone.
+// that it names; the grants go when the sub-lease is gone.
 func TestRequestOfAFreeBlock(t *testing.T) {
 	start(t)
 	p := pool(t, "10.0.0.0/24", "fd00::/120")
@@ -256,7 +256,7 @@ func holds(t testing.TB, p *v1alpha1.IPPool, a *standIn, block string, ceded ...
 }
 
 // TestRequestOfACededAddress: what a node has ceded is granted on the node's own
-// lease, and nothing else of it (H11 for a claim).
+// lease, and nothing else of it.
 func TestRequestOfACededAddress(t *testing.T) {
 	start(t)
 	p := poolOf(t, 4, "10.0.0.0/29")
@@ -314,7 +314,7 @@ func TestRecall(t *testing.T) {
 		served(t, request(t, want(p, any))) // of the block that is ceded whole
 	}
 	if n := full.asked() + free.asked(); n > 0 {
-		t.Errorf("%d recalls while addresses are free (M35); want none", n)
+		t.Errorf("%d recalls while addresses are free; want none", n)
 	}
 	begun := time.Now()
 	s := served(t, request(t, want(p, any)))
@@ -373,7 +373,7 @@ func TestRequestOfOneAddress(t *testing.T) {
 }
 
 // TestRequestsInOrder: what becomes free goes to who has waited longest, also when
-// another controller takes over (M36).
+// another controller takes over.
 func TestRequestsInOrder(t *testing.T) {
 	stop := start(t)
 	p := poolOf(t, 1, "10.0.0.0/30")

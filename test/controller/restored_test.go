@@ -84,7 +84,7 @@ func reopened(p *v1alpha1.IPPool, word string) func() error {
 	}
 }
 
-// TestRestored (X23, H9): an agent that has seen the API server go back has every pool
+// TestRestored: an agent that has seen the API server go back has every pool
 // closed. Nothing is granted or freed before it is back, also by another leader;
 // and what it still says then does not close the pools again.
 func TestRestored(t *testing.T) {
@@ -150,7 +150,7 @@ func TestRestored(t *testing.T) {
 	opened(t, late)
 }
 
-// TestRevisionGoesBack (X23, H9): the controller itself sees that etcd was restored: it
+// TestRevisionGoesBack: the controller itself sees that etcd was restored: it
 // closes every pool and ends, for its caches are of no use. The next one opens none
 // before F has passed with a node that says nothing.
 func TestRevisionGoesBack(t *testing.T) {

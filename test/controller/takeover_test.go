@@ -128,7 +128,7 @@ func leading(live deadnodes.Live, now *time.Duration) *deadnodes.Reconciler {
 	}
 }
 
-// TestLeaderKilledInATakeOver (F25) kills the leader at each of its writes, with the
+// TestLeaderKilledInATakeOver kills the leader at each of its writes, with the
 // write done and not: the next one finishes the work, at once, since the term was
 // ended; grants stay, and what an agent that has come back has said anew is its own.
 func TestLeaderKilledInATakeOver(t *testing.T) {
@@ -172,7 +172,7 @@ func TestLeaderKilledInATakeOver(t *testing.T) {
 				look(t, first, node, want)
 
 				// The next leader, with a clock of its own. Unless the term was ended it
-				// counts anew (H10).
+				// counts anew.
 				now = 500 * time.Hour
 				second := leading(api, &now)
 				if !reg(t, node).Ended() {
@@ -255,7 +255,7 @@ func dropLease(t testing.TB, name string) {
 }
 
 // TestReturnWhileTakenOver: an agent registers again while its node is being taken over.
-// What it has said anew is its own; what was taken stays taken (H2, M45).
+// What it has said anew is its own; what was taken stays taken.
 func TestReturnWhileTakenOver(t *testing.T) {
 	p := pool(t, "10.0.0.0/24")
 	node := fleet.Unique("returns")

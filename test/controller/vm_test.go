@@ -184,13 +184,11 @@ func testMigration(t *testing.T, m *machine) {
 	m.kept()
 }
 
-// TestVMLiveMigration (VM1).
 func TestVMLiveMigration(t *testing.T) { testMigration(t, boot(t, aVM)) }
 
-// TestVMLiveMigrationOfAnInstance (VM8).
 func TestVMLiveMigrationOfAnInstance(t *testing.T) { testMigration(t, boot(t, aVMI)) }
 
-// TestVM1b: the source's DEL comes long after the migration (VM1b).
+// TestVMSourceDELLast: the source's DEL comes long after the migration.
 func TestVMSourceDELLast(t *testing.T) {
 	m := boot(t, aVM)
 	source, target := m.migrate()
@@ -201,7 +199,6 @@ func TestVMSourceDELLast(t *testing.T) {
 	m.kept()
 }
 
-// TestVMMigrationFails (VM1c).
 func TestVMMigrationFails(t *testing.T) {
 	m := boot(t, aVM)
 	source, target := m.migrate()
@@ -211,14 +208,13 @@ func TestVMMigrationFails(t *testing.T) {
 	m.kept()
 }
 
-// TestVMDeleted (VM2, N84).
+// TestVMDeleted (N84).
 func TestVMDeleted(t *testing.T) {
 	m := boot(t, aVM)
 	m.delete()
 	m.vanished()
 }
 
-// TestVMDeletedForeground (VM3).
 func TestVMDeletedForeground(t *testing.T) {
 	m := boot(t, aVM)
 	m.delete(foreground)
@@ -237,7 +233,6 @@ func (m *machine) halt() {
 	m.kept()
 }
 
-// TestVMStoppedThenDeleted (VM4).
 func TestVMStoppedThenDeleted(t *testing.T) {
 	m := boot(t, aVM)
 	m.halt()
@@ -245,7 +240,6 @@ func TestVMStoppedThenDeleted(t *testing.T) {
 	m.vanished()
 }
 
-// TestVMStoppedThenDeletedForeground (VM5).
 func TestVMStoppedThenDeletedForeground(t *testing.T) {
 	m := boot(t, aVM)
 	m.halt()
@@ -253,7 +247,6 @@ func TestVMStoppedThenDeletedForeground(t *testing.T) {
 	m.vanished()
 }
 
-// TestVMRestarted (VM6).
 func TestVMRestarted(t *testing.T) {
 	m := boot(t, aVM)
 	for range 3 {
@@ -278,7 +271,7 @@ func TestVMRestarted(t *testing.T) {
 	m.kept()
 }
 
-// TestVMForeignFinalizer (VM7, N85): an instance that somebody else holds keeps the claim,
+// TestVMForeignFinalizer (N85): an instance that somebody else holds keeps the claim,
 // also when its machine is being deleted.
 func TestVMForeignFinalizer(t *testing.T) {
 	m := boot(t, func(ns string, networks []kubevirt.Network) *unstructured.Unstructured {
@@ -313,14 +306,12 @@ func TestVMForeignFinalizer(t *testing.T) {
 	m.vanished()
 }
 
-// TestVMInstanceDeleted (VM9).
 func TestVMInstanceDeleted(t *testing.T) {
 	m := boot(t, aVMI)
 	m.delete()
 	m.vanished()
 }
 
-// TestVMInstanceDeletedForeground (VM10).
 func TestVMInstanceDeletedForeground(t *testing.T) {
 	m := boot(t, aVMI)
 	m.delete(foreground)

@@ -135,7 +135,7 @@ var _ = Describe("Pods and their addresses, whatever is restarted:", func() {
 		}
 	})
 
-	It("X5 the API server, while a pod's sandbox dies", func(ctx context.Context) {
+	It("the API server, while a pod's sandbox dies", func(ctx context.Context) {
 		settle(ctx) // else a pod of an earlier spec could answer for one of these
 		pods := burst(ctx, "pod")
 		awaitRunning(ctx, pods...)

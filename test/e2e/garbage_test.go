@@ -19,7 +19,7 @@ import (
 )
 
 var _ = Describe("The agent", func() {
-	It("WB12, WB13 frees the address of a pod that its runtime has lost, for one that waits for it, and counts that", inProof, func(ctx context.Context) {
+	It("frees the address of a pod that its runtime has lost, for one that waits for it, and counts that", inProof, func(ctx context.Context) {
 		settle(ctx) // all that the agent frees is counted
 		s := newSite(ctx)
 		s.network(ctx, "tiny", "10.64.0.0/30", acrossNodes) // 2 usable

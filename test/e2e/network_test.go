@@ -16,7 +16,7 @@ var _ = Describe("Pods", func() {
 	var s site
 	BeforeEach(func(ctx context.Context) { s = newSite(ctx) })
 
-	It("WB1 are attached to one, two and three networks beside their own, and reach each other", func(ctx context.Context) {
+	It("are attached to one, two and three networks beside their own, and reach each other", func(ctx context.Context) {
 		ranges := map[string]string{"net1": "10.20.0.0/24", "net2": "10.21.0.0/24", "net3": "fd00:22::/64"}
 		s.network(ctx, "lan", ranges["net1"], acrossNodes)
 		s.network(ctx, "inner", ranges["net2"], withinNode)
@@ -82,7 +82,7 @@ var _ = Describe("Pods", func() {
 		Expect(addresses(ctx, second)["net1"].String()).To(Equal("10.24.0.77/24"))
 	})
 
-	It("WB8, WB9 wait while the pool is exhausted, are told so, get the last address when it comes free, and one again when they are killed", func(ctx context.Context) {
+	It("wait while the pool is exhausted, are told so, get the last address when it comes free, and one again when they are killed", func(ctx context.Context) {
 		s.network(ctx, "tiny", "10.25.0.0/30", acrossNodes)
 		first := s.run(ctx, "first", c.Nodes[0].Name, "tiny")
 		second := s.run(ctx, "second", c.Nodes[1].Name, "tiny")

@@ -55,7 +55,7 @@ var _ = Describe("A node", func() {
 		Eventually(func() ([]string, error) { return s.blocksOf(ctx, "lan", n.Name) }).Should(BeEmpty(), "the blocks of a node that needs none")
 	})
 
-	It("X20 is deleted while its pods run, and added again: what still runs keeps its addresses until it is ended", inProof, func(ctx context.Context) {
+	It("is deleted while its pods run, and added again: what still runs keeps its addresses until it is ended", inProof, func(ctx context.Context) {
 		const capacity = 14
 		s.network(ctx, "lan", "10.44.0.0/28", acrossNodes)
 		on := func(name string, node, count int) (pods []*corev1.Pod) {

@@ -175,11 +175,11 @@ var _ = Describe("A virtual machine", Ordered, func() {
 		alone = s.machine(ctx, kubevirt.VMI(s.namespace, "alone", networks))
 	})
 
-	It("VM1, VM1b, VM1c keeps its address when a migration fails, and when one succeeds", func(ctx context.Context) {
+	It("keeps its address when a migration fails, and when one succeeds", func(ctx context.Context) {
 		vm.migrates(ctx)
 	})
 
-	It("VM6 keeps its address when it is restarted", func(ctx context.Context) {
+	It("keeps its address when it is restarted", func(ctx context.Context) {
 		before := vm.launchers(ctx, 1)[0]
 		Expect(kubevirt.Restart(ctx, kube, s.namespace, vm.name)).To(Succeed())
 		Eventually(func() bool {
@@ -188,13 +188,13 @@ var _ = Describe("A virtual machine", Ordered, func() {
 		Expect(vm.launchers(ctx, 1)[0].UID).NotTo(Equal(before.UID))
 	})
 
-	It("VM4 keeps its address while it is stopped", func(ctx context.Context) {
+	It("keeps its address while it is stopped", func(ctx context.Context) {
 		vm.halts(ctx)
 		Expect(kubevirt.Start(ctx, kube, s.namespace, vm.name)).To(Succeed())
 		vm.launchers(ctx, 1)
 	})
 
-	It("VM2, VM3, VM5 gives its address back when it is deleted: running, in the foreground, and in the foreground when it has been stopped", func(ctx context.Context) {
+	It("gives its address back when it is deleted: running, in the foreground, and in the foreground when it has been stopped", func(ctx context.Context) {
 		for _, m := range []machine{vm, whole} {
 			m.launchers(ctx, 1)
 		}
@@ -206,7 +206,7 @@ var _ = Describe("A virtual machine", Ordered, func() {
 		vanish(ctx, vm, whole, halted)
 	})
 
-	It("VM7 keeps its address, deleted in the foreground, as long as somebody holds its instance", func(ctx context.Context) {
+	It("keeps its address, deleted in the foreground, as long as somebody holds its instance", func(ctx context.Context) {
 		pod := held.launchers(ctx, 1)[0]
 		deleted(ctx, held, foreground)
 		claim := ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: kubevirt.ClaimName(held.name, lan)}}
@@ -221,11 +221,11 @@ var _ = Describe("A virtual machine", Ordered, func() {
 		vanish(ctx, held)
 	})
 
-	It("VM8 that is an instance alone keeps its address when a migration fails, and when one succeeds", func(ctx context.Context) {
+	It("that is an instance alone keeps its address when a migration fails, and when one succeeds", func(ctx context.Context) {
 		instance.migrates(ctx)
 	})
 
-	It("VM9, VM10 that is an instance alone gives its address back when it is deleted, in the foreground too", func(ctx context.Context) {
+	It("that is an instance alone gives its address back when it is deleted, in the foreground too", func(ctx context.Context) {
 		instance.launchers(ctx, 1)
 		alone.launchers(ctx, 1)
 		deleted(ctx, instance)

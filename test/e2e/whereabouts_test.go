@@ -41,7 +41,7 @@ spec:
 		return one, two
 	}
 
-	It("WB2, WB3, WB4 have two interfaces of one pod, of both families, from range and ipRanges", func(ctx context.Context) {
+	It("have two interfaces of one pod, of both families, from range and ipRanges", func(ctx context.Context) {
 		network(ctx, "lan", `"range": "10.47.0.0/29", "ipRanges": [{"range": "fd00:47::/125"}]`)
 		one, two := pair(ctx, "lan,lan")
 		all := map[string]bool{}
@@ -51,7 +51,7 @@ spec:
 		Expect(all).To(HaveLen(8), "4 interfaces with 2 addresses each: %v, %v", one, two)
 	})
 
-	It("WB10 have different addresses where their ranges overlap", func(ctx context.Context) {
+	It("have different addresses where their ranges overlap", func(ctx context.Context) {
 		network(ctx, "wide", `"range": "10.48.0.0/24", "range_start": "10.48.0.10", "range_end": "10.48.0.13"`)
 		network(ctx, "narrow", `"range": "10.48.0.0/24", "range_start": "10.48.0.12", "range_end": "10.48.0.15"`)
 		one, two := pair(ctx, "wide,narrow")
@@ -62,7 +62,7 @@ spec:
 		Expect(all).To(HaveLen(4), "4 interfaces: %v, %v", one, two)
 	})
 
-	It("WB11 have the same addresses in two domains", func(ctx context.Context) {
+	It("have the same addresses in two domains", func(ctx context.Context) {
 		for _, name := range []string{"red", "blue"} {
 			network(ctx, name, fmt.Sprintf(`"range": "10.49.0.0/30", "network_name": "%s-%s"`, s.namespace, name))
 		}

@@ -24,7 +24,7 @@ var _ = Describe("The pods", func() {
 	var s site
 	BeforeEach(func(ctx context.Context) { s = newSite(ctx) })
 
-	It("WB5, WB7 of a Deployment that is scaled up and down are what is recorded, to the last and to none", inProof, func(ctx context.Context) {
+	It("of a Deployment that is scaled up and down are what is recorded, to the last and to none", inProof, func(ctx context.Context) {
 		s.network(ctx, "lan", "10.40.0.0/28", acrossNodes) // 14 usable
 		s.deployment(ctx, "web", "lan", 0)
 		const capacity = 14
@@ -51,7 +51,7 @@ var _ = Describe("The pods", func() {
 		}
 	})
 
-	It("WB6 of a StatefulSet have addresses of their own, and with a claim the same one for good", func(ctx context.Context) {
+	It("of a StatefulSet have addresses of their own, and with a claim the same one for good", func(ctx context.Context) {
 		s.network(ctx, "lan", "10.42.0.0/24", acrossNodes)
 		s.claim(ctx, "db", "lan")
 		claimed, _, _ := strings.Cut(s.granted(ctx, "db"), "/")

@@ -50,7 +50,7 @@ func TestCheckFindsNothingInGoodOrder(t *testing.T) {
 }
 
 // What check claims to find it finds, of a cluster that is otherwise in good order; and
-// it finds nothing else (I1, I2, I3, I4, X13).
+// it finds nothing else (I1, I2, I3, I4).
 func TestCheckFindsDamage(t *testing.T) {
 	ghost := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ghosts", Name: "gone", UID: "no-such-uid"}}
 	for _, tt := range []struct {

@@ -41,7 +41,7 @@ func wantJournalled(t *testing.T, dir, container string) {
 	}
 }
 
-// TestNoAgent (X22): every verb answers what its caller can act on, at once.
+// TestNoAgent: every verb answers what its caller can act on, at once.
 func TestNoAgent(t *testing.T) {
 	for name, prepare := range map[string]func(t *testing.T, socket string){
 		"no socket": func(*testing.T, string) {},
@@ -85,7 +85,7 @@ func TestNoAgent(t *testing.T) {
 	}
 }
 
-// TestJournalCannotBeWritten (F29): a DEL succeeds all the same, since one that
+// TestJournalCannotBeWritten: a DEL succeeds all the same, since one that
 // fails holds up the node; the agent's collection of garbage frees the addresses.
 func TestJournalCannotBeWritten(t *testing.T) {
 	t.Run("no directory", func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestJournalCannotBeWritten(t *testing.T) {
 		}
 		n.call("DEL", "c1").run(t).wantWarned(t, "DEL is lost")
 	})
-	t.Run("X22 disk full", func(t *testing.T) {
+	t.Run("disk full", func(t *testing.T) {
 		n, _, dir := noAgent(t)
 		fillDisk(t, dir, "16k")
 		n.call("DEL", "c1").run(t).wantWarned(t, "no space left on device")
@@ -146,7 +146,7 @@ func fill(t *testing.T, path string) {
 	}
 }
 
-// TestJournalledDEL (F16): a DEL that finds no agent is applied when there is one
+// TestJournalledDEL: a DEL that finds no agent is applied when there is one
 // again, and never to an attachment that was made after it.
 func TestJournalledDEL(t *testing.T) {
 	n := agentNetwork(t, "10.0.0.0/24")

@@ -124,7 +124,7 @@ func TestStatusAndGC(t *testing.T) {
 	})
 }
 
-// TestLocalDiskFull (X22): an ADD says so, a DEL works, and so does the next ADD.
+// TestLocalDiskFull: an ADD says so, a DEL works, and so does the next ADD.
 func TestLocalDiskFull(t *testing.T) {
 	n := localNetwork(t, "10.0.0.0/16")
 	dir := filepath.Join(t.TempDir(), "disk")

@@ -82,7 +82,7 @@ func TestTheSameADDTwiceAtOnce(t *testing.T) {
 	})
 }
 
-// TestExactlyFull (X18): as many processes at once as there are addresses.
+// TestExactlyFull: as many processes at once as there are addresses.
 func TestExactlyFull(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		n := b.network(t, "10.0.0.0/27") // 29 addresses
@@ -101,7 +101,7 @@ func TestExactlyFull(t *testing.T) {
 	})
 }
 
-// TestKilledProcesses (X22) kills ADDs and DELs at any point. Whatever was answered
+// TestKilledProcesses kills ADDs and DELs at any point. Whatever was answered
 // stays unique; after the runtime's DELs, nothing has leaked.
 func TestKilledProcesses(t *testing.T) {
 	const rounds, at = 12, 8

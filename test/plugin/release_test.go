@@ -19,7 +19,7 @@ func TestDel(t *testing.T) {
 			"with a prevResult": func(n *network, _ call) call {
 				return n.with(keys{"prevResult": keys{"ips": []any{}}}).call("DEL", "c2")
 			},
-			"X11 edited rubbish": func(n *network, _ call) call {
+			"edited rubbish": func(n *network, _ call) call {
 				return n.with(keys{"ipam.ranges": "?", "ipam.x": 1, "runtimeConfig": 2, "args": 3, "dns": 4}).call("DEL", "c2")
 			},
 			"in an old version": func(n *network, _ call) call { return n.in("0.1.0").call("DEL", "c2") },

@@ -131,7 +131,6 @@ func TestRepeatedADD(t *testing.T) {
 	})
 }
 
-// TestTwoInterfaces (X1).
 func TestTwoInterfaces(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		n := b.network(t, "10.0.0.0/24")
@@ -147,7 +146,7 @@ func TestTwoInterfaces(t *testing.T) {
 	})
 }
 
-// TestNewSandbox (X6): the pod's sandbox is made anew while the pool is full. An
+// TestNewSandbox: the pod's sandbox is made anew while the pool is full. An
 // agent's pods are in the API: its own tests have this case.
 func TestNewSandbox(t *testing.T) {
 	n := localNetwork(t, "10.0.0.0/30") // one address
@@ -167,7 +166,6 @@ func TestNewSandbox(t *testing.T) {
 	n.add("c3")
 }
 
-// TestFullPool (WB8).
 func TestFullPool(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		n := b.network(t, "10.0.0.0/29") // five addresses

@@ -31,7 +31,7 @@ const (
 
 // A thousand ADDs at once from fifty agents, into a pool of exactly a thousand
 // addresses: none twice, none missing. How long it takes is measured in what the API
-// server takes to create the leases and sub-leases alone (X18).
+// server takes to create the leases and sub-leases alone.
 func TestThousandAddressesFiftyAgents(t *testing.T) {
 	proof.Only(t)
 	uneven := slices.Repeat([]int{14}, burstAgents)

@@ -13,7 +13,7 @@ import (
 
 // A clock that jumps ahead, by either of its hands, makes an agent believe that F
 // has passed: it gives out nothing new before a heartbeat. One that jumps back
-// changes nothing (X23).
+// changes nothing.
 func TestClockJumps(t *testing.T) {
 	const hour = time.Hour
 	w := newNetwork(t, "x23", 0, cidr("10.50.0.0/20"))
@@ -66,7 +66,7 @@ func TestClockJumps(t *testing.T) {
 }
 
 // Clocks of many nodes jump about while their pods come and go: nothing depends on
-// whose clock is right (X23).
+// whose clock is right.
 func TestClocksDisagree(t *testing.T) {
 	const nodes, rounds = 4, 40
 	w := newNetwork(t, "x23-many", 0, cidr("10.51.0.0/26"))

@@ -15,7 +15,7 @@ import (
 )
 
 // A GC that lists nothing to keep, and the agent's own sweeper, run without a pause
-// while pods come and go: whatever step an ADD is at, what is alive stays (X8).
+// while pods come and go: whatever step an ADD is at, what is alive stays.
 func TestGarbageCollectionDuringADD(t *testing.T) {
 	const workers, rounds = 6, 60
 	w := newNetwork(t, "x8", 0, cidr("10.30.0.0/20"))
@@ -70,7 +70,7 @@ func TestGarbageCollectionDuringADD(t *testing.T) {
 }
 
 // Whoever operates the cluster sees the cleaner at work: the metric counts what it
-// has freed (WB12, WB13).
+// has freed.
 func TestTheCleanerIsSeenToBeAlive(t *testing.T) {
 	address, err := controlplane.FreeAddress()
 	if err != nil {

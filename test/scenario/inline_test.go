@@ -45,12 +45,11 @@ func within(cidr string, a netip.Prefix) bool {
 	return p.Contains(a.Addr()) && p.Bits() == a.Bits()
 }
 
-// TestInlineDualStack (WB3, WB4).
 func TestInlineDualStack(t *testing.T) {
 	w := bare(t, "wb34")
 	for _, tt := range []struct{ name, ranges string }{
-		{"WB3 ipRanges", `"ipRanges":[{"range":"10.20.0.0/24"},{"range":"fd20::/64"}]`},
-		{"WB4 range and ipRanges", `"range":"10.20.0.0/24","ipRanges":[{"range":"fd20::/64"}]`},
+		{"ipRanges", `"ipRanges":[{"range":"10.20.0.0/24"},{"range":"fd20::/64"}]`},
+		{"range and ipRanges", `"range":"10.20.0.0/24","ipRanges":[{"range":"fd20::/64"}]`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			net := "wb" + tt.name[2:3]
@@ -62,7 +61,6 @@ func TestInlineDualStack(t *testing.T) {
 	}
 }
 
-// TestOverlappingRangesOfPods (WB10).
 func TestOverlappingRangesOfPods(t *testing.T) {
 	w := bare(t, "wb10")
 	one := `{"type":"tenure","range":"%s","range_start":"10.21.0.5","range_end":"10.21.0.5"%s}`
@@ -83,7 +81,6 @@ func TestOverlappingRangesOfPods(t *testing.T) {
 	}
 }
 
-// TestNamedNetworksOfPods (WB11).
 func TestNamedNetworksOfPods(t *testing.T) {
 	w := bare(t, "wb11")
 	for _, name := range []string{"blue", "red"} {

@@ -174,7 +174,7 @@ const (
 )
 
 // Many agents have much to say when the API server comes back after an outage. They say
-// no more than they must, not all at once, and nothing is lost or given twice (X5).
+// no more than they must, not all at once, and nothing is lost or given twice.
 func TestManyAgentsCatchUpWithoutAStorm(t *testing.T) {
 	proof.Only(t)
 	const nodes = 30

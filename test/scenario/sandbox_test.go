@@ -21,7 +21,7 @@ import (
 
 // TestNewSandboxOfARunningPod: a pod whose status shows an address of another IPAM has that one
 // in its next sandbox, too, by the cluster. One whose status shows what its last sandbox had of
-// this node is given an address of the node's (X5), and the API server is not asked.
+// this node is given an address of the node's, and the API server is not asked.
 func TestNewSandboxOfARunningPod(t *testing.T) {
 	const name = "renewed"
 	define(t, name, fmt.Sprintf(`{"type":"tenure","pool":%q}`, name))

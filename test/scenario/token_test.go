@@ -46,7 +46,7 @@ func place(t *testing.T, path, token string) {
 }
 
 // The agents' tokens are replaced while they run, and the old ones end: heartbeats
-// and leases go on (X24).
+// and leases go on.
 func TestTokensRotate(t *testing.T) {
 	proof.Only(t)
 	const fence = 8 * time.Second

@@ -54,7 +54,6 @@ func (s *scaled) scale(n int) {
 	wg.Wait()
 }
 
-// TestReplicaSetToCapacityAndToZero (WB5).
 func TestReplicaSetToCapacityAndToZero(t *testing.T) {
 	w := newNetwork(t, "wb5", 3, cidr("10.10.0.0/27"))
 	s := replicas(w)
@@ -65,7 +64,6 @@ func TestReplicaSetToCapacityAndToZero(t *testing.T) {
 	w.nothingLeft(30 * time.Second)
 }
 
-// TestStatefulSetIsRecordedByOrdinal (WB6).
 func TestStatefulSetIsRecordedByOrdinal(t *testing.T) {
 	w := newNetwork(t, "wb6", 2, cidr("10.11.0.0/24"))
 	s := ordinals(w)
@@ -88,7 +86,6 @@ func TestStatefulSetIsRecordedByOrdinal(t *testing.T) {
 	w.nothingLeft(30 * time.Second)
 }
 
-// TestScaleUpAndDown (WB7).
 func TestScaleUpAndDown(t *testing.T) {
 	w := newNetwork(t, "wb7", 3, cidr("10.12.0.0/20"))
 	s := replicas(w)
@@ -106,7 +103,7 @@ func TestScaleUpAndDown(t *testing.T) {
 }
 
 // The extra pod waits with the reason, on another node than the one that frees an
-// address for it (WB8).
+// address for it.
 func TestTinyPoolFromTwoNodes(t *testing.T) {
 	w := newNetwork(t, "wb8", 2, cidr("10.13.0.0/30"))
 	// One after the other: a new pool waits for pods whose ADD has not come yet.
@@ -122,7 +119,7 @@ func TestTinyPoolFromTwoNodes(t *testing.T) {
 }
 
 // A pod's sandbox is killed with the pool full: its next sandbox gets an address,
-// and a pod that is killed and replaced leaves its own to the successor (WB9).
+// and a pod that is killed and replaced leaves its own to the successor.
 func TestKilledWithThePoolFull(t *testing.T) {
 	w := newNetwork(t, "wb9", 1, cidr("10.14.0.0/29"))
 	n := w.nodes[0]
@@ -160,7 +157,7 @@ func TestKilledWithThePoolFull(t *testing.T) {
 }
 
 // Pods are deleted and made again under the same names a thousand times, and no
-// address is ever answered to two (X9).
+// address is ever answered to two.
 func TestThousandTimesTheSameNames(t *testing.T) {
 	const names, rounds = 10, 100
 	w := newNetwork(t, "x9", 3, cidr("10.15.0.0/27"))

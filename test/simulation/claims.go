@@ -124,7 +124,7 @@ func (w *world) deleteClaim(c simClaim) {
 	w.api.claims.remove(c.Meta)
 }
 
-// writeStatus is somebody else's hand in a claim's status (X13): it clears the
+// writeStatus is somebody else's hand in a claim's status: it clears the
 // addresses, or writes those of somebody else, or what is none.
 func (w *world) writeStatus(c simClaim) {
 	var ips []string

@@ -108,7 +108,7 @@ func (n *simNode) holdGranted(d *simDisk, a simAsk) (attachment, error) {
 }
 
 // holdOwn gives an address of the node's blocks: that of the sandbox before, if its
-// network namespace is gone (X6), else a free one.
+// network namespace is gone, else a free one.
 func (n *simNode) holdOwn(d *simDisk, a simAsk) (attachment, error) {
 	shape := n.shapeOf(n.agent.pool.UID)
 	space := d.space(poolName, shape)

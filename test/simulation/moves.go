@@ -27,7 +27,7 @@ func (w *world) domain(pool protocol.PoolName) string {
 }
 
 // moveRange moves addresses from one pool of a domain to another, or back: by an edit
-// of each pool, in either order, of which the second may be forgotten (F26).
+// of each pool, in either order, of which the second may be forgotten.
 func (w *world) moveRange() {
 	to, _ := pickOf(w, []map[protocol.PoolName][]v1alpha1.Range{movedRanges, poolRanges})
 	edits := []protocol.PoolName{poolName, claimPool}

@@ -56,7 +56,7 @@ func (w *world) addressesOf(pool protocol.PoolName) []netip.Addr {
 	return all
 }
 
-// editPools is what people do to pools while they are in use (X19).
+// editPools is what people do to pools while they are in use.
 func (w *world) editPools() {
 	name, _ := pickOf(w, poolNames)
 	p, out := w.api.pools.read(string(name))

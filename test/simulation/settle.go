@@ -33,7 +33,7 @@ func (w *world) settle() {
 		w.other.switched, w.other.joined = true, true
 	}
 	nodes := w.nodes
-	if w.kind.twins { // X26: somebody stops the second agent, and gives up its disk
+	if w.kind.twins { // somebody stops the second agent, and gives up its disk
 		twin := nodes[1]
 		twin.powerOff()
 		twin.sandboxes, twin.journal = nil, nil

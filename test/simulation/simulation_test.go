@@ -35,8 +35,7 @@ func each(n uint64, run func(seed uint64) bool) {
 
 // TestSimulation plays many runs of nodes, controller and people against a
 // simulated API server, with crashes, lost answers, late writes, lying clocks and
-// take-overs between any two steps, and holds the invariants against each (F1, F2,
-// F7, F8, F15, H1, H2, H3, H5, H10, H13).
+// take-overs between any two steps, and holds the invariants against each.
 func TestSimulation(t *testing.T) {
 	seeds := uint64(testSeeds)
 	if testing.Short() {

@@ -20,7 +20,7 @@ import (
 )
 
 // The address outlives pods, nodes and agents; the definition is in another
-// namespace (X10) and has another name than the network (X12) (N80, N83, VM6).
+// namespace and has another name than the network (N80, N83).
 func TestAddressOutlivesThePod(t *testing.T) {
 	w := newWorld(t, "outlive", "elsewhere", "10.40.0.0/20", "fd00:40::/64")
 	c := w.claim("outlive")
@@ -79,7 +79,6 @@ func TestClaimGoesToAndFroAtOnce(t *testing.T) {
 	}
 }
 
-// TestVMLiveMigration (VM1).
 func TestVMLiveMigration(t *testing.T) {
 	w := newWorld(t, "migrate", "default", "10.41.0.0/20")
 	vm, vmi := owner("VirtualMachine", "vm"), owner("VirtualMachineInstance", "vm")
@@ -88,7 +87,7 @@ func TestVMLiveMigration(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
 		targetFirst bool // the target's DEL comes first: the migration failed
-	}{{"VM1b source ends last", false}, {"VM1c failed migration", true}} {
+	}{{"source ends last", false}, {"failed migration", true}} {
 		t.Run(tt.name, func(t *testing.T) {
 			source := w.pod(w.a, "source", c.Name, "", vmi)
 			target := w.pod(w.b, "target", c.Name, "", vmi)
@@ -158,7 +157,6 @@ func TestLiveMigrationWhileThePoolIsEdited(t *testing.T) {
 	w.nothingGranted(10 * time.Second)
 }
 
-// TestForeignPodsAreRefused (X3).
 func TestForeignPodsAreRefused(t *testing.T) {
 	w := newWorld(t, "foreign", "default", "10.42.0.0/24")
 	vm := w.claim("vm-a", owner("VirtualMachine", "vm-a"))
@@ -168,7 +166,7 @@ func TestForeignPodsAreRefused(t *testing.T) {
 	_, err = w.a.Insist(w.pod(w.a, "other-vm", "vm-a", "", owner("VirtualMachineInstance", "vm-b")))
 	fleet.WantCode(t, err, agent.CodeClaimRefused, "belongs to VirtualMachine vm-a")
 
-	// Two replicas of a Deployment name one claim: one has it (F19).
+	// Two replicas of a Deployment name one claim: one has it.
 	shared := w.claim("shared")
 	allocated(t, shared)
 	rs := replicaSet(t, "web-abc")
@@ -200,7 +198,6 @@ func leftNoUse(t *testing.T, claim string, want int) {
 	})
 }
 
-// TestClaimDeletedWhileItsPodRuns (X4).
 func TestClaimDeletedWhileItsPodRuns(t *testing.T) {
 	w := newWorld(t, "deleted", "default", "10.43.0.0/30") // two addresses
 	c := w.claim("deleted")
@@ -255,7 +252,6 @@ func forceStatus(t *testing.T, c *ipamclaims.IPAMClaim, ips ...string) {
 	})
 }
 
-// TestStatusByHandIsNotServed (X13).
 func TestStatusByHandIsNotServed(t *testing.T) {
 	w := newWorld(t, "byhand", "default", "10.45.0.0/24")
 	rightful := w.claim("rightful")
@@ -271,7 +267,6 @@ func TestStatusByHandIsNotServed(t *testing.T) {
 	fleet.WantCode(t, err, agent.CodeClaimRefused, "in no pool")
 }
 
-// TestIPsAndClaim (X14).
 func TestIPsAndClaim(t *testing.T) {
 	w := newWorld(t, "both", "default", "10.46.0.0/24")
 	allocated(t, w.claim("both"))
@@ -279,7 +274,6 @@ func TestIPsAndClaim(t *testing.T) {
 	fleet.WantCode(t, err, agentapi.CodeInvalidConfig, "only one of ips and ipam-claim-reference")
 }
 
-// TestIPsThatDidNotReachThePlugin (X15).
 func TestIPsThatDidNotReachThePlugin(t *testing.T) {
 	w := newWorld(t, "nocap", "default", "10.47.0.0/24")
 	_, err := w.a.Insist(w.pod(w.a, "nocap", "", `,"ips":["10.47.0.9"]`))
@@ -313,7 +307,7 @@ func TestClaimThatComesLate(t *testing.T) {
 }
 
 // A claim's pod is served again while the API server is away, and its DEL is not
-// lost (X5).
+// lost.
 func TestClaimWithTheAPIAway(t *testing.T) {
 	w := newWorld(t, "apiaway", "default", "10.50.0.0/24")
 	c := w.claim("apiaway")
@@ -335,7 +329,7 @@ func TestClaimWithTheAPIAway(t *testing.T) {
 }
 
 // The sandbox of a pod with a claim dies and is made anew on the same node, before
-// the old one's DEL (X6).
+// the old one's DEL.
 func TestClaimAndANewSandbox(t *testing.T) {
 	w := newWorld(t, "sandbox", "default", "10.51.0.0/24")
 	want := allocated(t, w.claim("sandbox"))
@@ -355,7 +349,7 @@ func TestClaimAndANewSandbox(t *testing.T) {
 }
 
 // StatefulSet pods deleted and recreated under the same names, again and again, on
-// changing nodes (X9).
+// changing nodes.
 func TestSameNamesAgainAndAgain(t *testing.T) {
 	const rounds = 40
 	w := newWorld(t, "again", "default", "10.52.0.0/29")
@@ -378,7 +372,7 @@ func TestSameNamesAgainAndAgain(t *testing.T) {
 	w.nothingGranted(10 * time.Second)
 }
 
-// Garbage: the sandbox and the pod are gone, and no DEL ever came (WB12) (X8).
+// Garbage: the sandbox and the pod are gone, and no DEL ever came.
 func TestGarbageIsFreed(t *testing.T) {
 	w := newWorld(t, "garbage", "default", "10.53.0.0/24")
 	w.a.Stop()

@@ -33,7 +33,7 @@ type world struct {
 }
 
 // newWorld makes a pool and a network of it, with the definition in a namespace
-// under a name that is not the network's (X10, X12), and starts two nodes.
+// under a name that is not the network's, and starts two nodes.
 func newWorld(t *testing.T, name, namespace string, cidrs ...string) *world {
 	t.Helper()
 	var ranges []v1alpha1.Range

@@ -174,7 +174,7 @@ func (l *load) run(ctx context.Context, n *fleet.Node, worker int) {
 	}
 }
 
-// TestReshapedUnderLoad (X19, F11): a pool grows, loses addresses, is split, keeps some
+// TestReshapedUnderLoad: a pool grows, loses addresses, is split, keeps some
 // for who asks, and shrinks, while three nodes add and delete. What a pod has it
 // keeps; what is outside is told, and not given again.
 func TestReshapedUnderLoad(t *testing.T) {
@@ -254,7 +254,7 @@ func TestReshapedUnderLoad(t *testing.T) {
 	})
 }
 
-// TestRangeMovedBetweenPools (X19, F26): a range goes from one pool of a domain to
+// TestRangeMovedBetweenPools: a range goes from one pool of a domain to
 // another while a pod has an address of it. The other opens when that is given
 // back, not before.
 func TestRangeMovedBetweenPools(t *testing.T) {
@@ -289,7 +289,7 @@ func TestRangeMovedBetweenPools(t *testing.T) {
 	says(t, next, v1alpha1.PoolReady, metav1.ConditionTrue)
 }
 
-// TestDeletedInUseAndMadeAgain (X19, F11): a pool that is deleted while pods have
+// TestDeletedInUseAndMadeAgain: a pool that is deleted while pods have
 // addresses of it waits for them. If somebody takes its finalizer away and makes a
 // pool of that name anew, that one waits for the leases of the earlier.
 func TestDeletedInUseAndMadeAgain(t *testing.T) {
@@ -334,7 +334,7 @@ func TestDeletedInUseAndMadeAgain(t *testing.T) {
 	w.add(b, static(second.Name, "heir", its[0].Addr().String()))
 }
 
-// TestBlockSizeChangedInUse (X19, H4, M46): blocks get another size when the last lease is
+// TestBlockSizeChangedInUse: blocks get another size when the last lease is
 // given back; until then the old one goes on.
 func TestBlockSizeChangedInUse(t *testing.T) {
 	p := newPool(t, "resized", "", v1alpha1.Range{CIDR: "10.64.0.0/22"}) // blocks of four
@@ -382,7 +382,7 @@ func TestBlockSizeChangedInUse(t *testing.T) {
 	}
 }
 
-// TestClaimsGetWhatNodesCede (H11): in a pool that nodes have leased and used to the
+// TestClaimsGetWhatNodesCede: in a pool that nodes have leased and used to the
 // last address, claims get what comes free, on whatever node, in the order in which
 // they came; and the pool says how full it is.
 func TestClaimsGetWhatNodesCede(t *testing.T) {

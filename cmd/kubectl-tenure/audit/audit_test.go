@@ -47,7 +47,7 @@ func TestLasting(t *testing.T) {
 }
 
 // In a live migration two pods on two nodes have one claim's address, and are one owner
-// (N88): neither is a stranger while its node has registered its use (VM1).
+// (N88): neither is a stranger while its node has registered its use.
 func TestMigrationIsOneOwner(t *testing.T) {
 	addr := netip.MustParseAddr("10.0.0.5")
 	claim := protocol.Grantee{Kind: protocol.GranteeClaim, UID: "c", Namespace: "ns", Name: "vm"}

@@ -78,7 +78,7 @@ func copyFile(t *testing.T, from, to string) {
 	}
 }
 
-// TestStoreSetAside (X22): a store that is not provably the latest never serves again.
+// TestStoreSetAside: a store that is not provably the latest never serves again.
 func TestStoreSetAside(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -87,7 +87,7 @@ func TestStoreSetAside(t *testing.T) {
 	}{
 		{name: "nothing has happened", change: func(*testing.T, *place) {}},
 		{
-			name: "F3: put back to an earlier state", reason: asideOlder,
+			name: "put back to an earlier state", reason: asideOlder,
 			change: func(t *testing.T, p *place) {
 				copyFile(t, p.path, p.path+"~")
 				p.serve(t)
@@ -103,7 +103,7 @@ func TestStoreSetAside(t *testing.T) {
 			},
 		},
 		{
-			name: "H8: the witness is missing in the same boot", reason: asideUnwitnessed,
+			name: "the witness is missing in the same boot", reason: asideUnwitnessed,
 			change: func(t *testing.T, p *place) {
 				if err := os.Remove(p.witness); err != nil {
 					t.Fatal(err)
@@ -120,7 +120,7 @@ func TestStoreSetAside(t *testing.T) {
 			},
 		},
 		{
-			name: "H6: a disk from another machine", reason: asideForeign,
+			name: "a disk from another machine", reason: asideForeign,
 			change: func(t *testing.T, p *place) {
 				p.conf.Boot, p.conf.Machine = "b2", "n"
 				if err := os.Remove(p.witness); err != nil {
@@ -209,7 +209,6 @@ func TestAsideLogThatStays(t *testing.T) {
 	}
 }
 
-// TestStoreUnusable (X22).
 func TestStoreUnusable(t *testing.T) {
 	p := newPlace(t)
 	p.path = filepath.Join(p.dir, "file", "store.db")

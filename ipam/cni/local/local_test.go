@@ -213,7 +213,7 @@ func TestSeveralSets(t *testing.T) {
 	n.want("b", "10.0.0.3/29 fd00::3/125 10.0.0.11/29")
 }
 
-// TestEditedConfiguration (X11): between ADD and DEL the range is moved, and the
+// TestEditedConfiguration: between ADD and DEL the range is moved, and the
 // rest of the configuration becomes invalid.
 func TestEditedConfiguration(t *testing.T) {
 	n := newNetwork(t, `"subnet":"10.0.0.0/30"`)
@@ -417,7 +417,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestDamagedStore (X22): nothing is answered from a damaged store, and a DEL does
+// TestDamagedStore: nothing is answered from a damaged store, and a DEL does
 // not hang on it. When it is moved away, all goes on.
 func TestDamagedStore(t *testing.T) {
 	n := newNetwork(t, `"subnet":"10.0.0.0/24"`)

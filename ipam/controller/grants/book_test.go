@@ -90,7 +90,7 @@ func TestBlockSizeOfTheBook(t *testing.T) {
 	}
 }
 
-// TestIdleWhileRestored (H9): an empty lease of the cluster's goes back at once while nodes
+// TestIdleWhileRestored: an empty lease of the cluster's goes back at once while nodes
 // put back what they hold: one of them may hold the block since it was given back, and
 // waits for it no longer than the pool is closed. One with a grant stays.
 func TestIdleWhileRestored(t *testing.T) {
@@ -163,7 +163,7 @@ func TestPoolSeenLiveFirst(t *testing.T) {
 	}
 	now.Restored = true
 	if !b.SetPool(now) || !b.pools["lan"].state.Restored {
-		t.Error("that the API server's data went back in time (H9) is not noticed")
+		t.Error("that the API server's data went back in time is not noticed")
 	}
 	if !b.pending() {
 		t.Error("the ask that waits is not tried again")

@@ -167,7 +167,7 @@ func TestAskOfAClosedPoolWaits(t *testing.T) {
 		s.pools["lan"] = closed
 		s.mu.Unlock()
 		if got := r.settle(ask("a", "lan")); got.Problem.Reason != PoolNotReady || s.count() > 0 {
-			t.Errorf("closed by the live read (M33): problem %v, %d leases; want %v, 0", got.Problem.Reason, s.count(), PoolNotReady)
+			t.Errorf("closed by the live read: problem %v, %d leases; want %v, 0", got.Problem.Reason, s.count(), PoolNotReady)
 		}
 		s.setPool(pool)
 		if got := r.settle(ask("a", "lan")); len(got.Granted) != 1 {
@@ -195,7 +195,7 @@ func TestArrivalOrder(t *testing.T) {
 		}
 		held := r.Held("u-0")
 		if err := r.Clear(t.Context(), held); err == nil {
-			t.Error("Clear of a grant that is not marked succeeds; want an error (M25)")
+			t.Error("Clear of a grant that is not marked succeeds; want an error")
 		}
 		r.free(t, held)
 		time.Sleep(3 * time.Second)
@@ -269,7 +269,7 @@ func TestIdleLeasesGoBack(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		if s.count() != 0 {
-			t.Errorf("%d leases after 65 s without a grant (H16); want 0", s.count())
+			t.Errorf("%d leases after 65 s without a grant; want 0", s.count())
 		}
 
 		r.settle(ask("b", "lan"))
@@ -328,7 +328,7 @@ func (r *rival) CreateLease(ctx context.Context, l protocol.Lease) (protocol.Lea
 }
 
 // TestRefusedLeaseOfTwo: what this controller has leased, and does not bear its grant,
-// goes back only as it was created: not with what another one has granted on it (H18).
+// goes back only as it was created: not with what another one has granted on it.
 func TestRefusedLeaseOfTwo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &rival{server: calm()}

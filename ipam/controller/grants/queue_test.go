@@ -59,7 +59,7 @@ func (c *crowd) served() string {
 		if held := c.r.Held(a.To.UID); len(held) == len(a.From) {
 			names = append(names, a.To.Name)
 		} else if len(held) > 0 {
-			c.t.Errorf("%s has %d of %d addresses: all or none (M37)", a.To.Name, len(held), len(a.From))
+			c.t.Errorf("%s has %d of %d addresses: all or none", a.To.Name, len(held), len(a.From))
 		}
 	}
 	return strings.Join(names, " ")

@@ -170,13 +170,13 @@ func TestRecalls(t *testing.T) {
 			return count
 		}
 		if standing() > 0 {
-			t.Error("recalls while nobody waits (M35)")
+			t.Error("recalls while nobody waits")
 		}
 		r.Ask(requestOf(t, "a", "lan", "10.0.0.1-10.0.0.30"))
 		begun, most := time.Now(), 0
 		for len(r.Ask(requestOf(t, "a", "lan", "10.0.0.1-10.0.0.30")).Granted) == 0 {
 			if time.Since(begun) > 10*time.Second {
-				t.Fatal("holders that do not answer block the one that would (M36)")
+				t.Fatal("holders that do not answer block the one that would")
 			}
 			time.Sleep(10 * time.Millisecond)
 			most = max(most, under())

@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// TestWithheldBeforeThePoolIsClosed (H9, I1): of a pool that is about to be closed, because the
+// TestWithheldBeforeThePoolIsClosed (I1): of a pool that is about to be closed, because the
 // API server's data went back in time, nothing is granted any more, although it is open: a
 // lease that the cluster has by these data may be one that a node waits for. A write that only
 // frees is made.

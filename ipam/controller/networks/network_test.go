@@ -17,7 +17,7 @@ func TestRead(t *testing.T) {
 	}{
 		{name: "named pool", config: `{"cniVersion":"1.0.0","name":"lan","type":"macvlan","ipam":{"type":"tenure","pool":"p"}}`,
 			network: "lan", owner: Tenure, pools: "p"},
-		{name: "X12 the configuration's name, not the object's", config: `{"name":"other","type":"bridge","ipam":{"type":"tenure","pool":"p"}}`,
+		{name: "the configuration's name, not the object's", config: `{"name":"other","type":"bridge","ipam":{"type":"tenure","pool":"p"}}`,
 			network: "other", owner: Tenure, pools: "p"},
 		{name: "without a name", config: `{"type":"bridge","ipam":{"type":"tenure","pool":"p"}}`, network: "def", owner: Tenure, pools: "p"},
 		{name: "plugin list", config: `{"name":"l","cniVersion":"1.0.0","plugins":[{"type":"bridge","ipam":{"type":"tenure","pool":"p"}},{"type":"tuning"}]}`,
@@ -63,7 +63,7 @@ func TestResolve(t *testing.T) {
 	}{
 		{name: "nobody has the name", verdict: Unknown},
 		{name: "in the claim's namespace", named: []Network{def("ns", "a", day(1), pool)}, verdict: Known, decides: "ns/a"},
-		{name: "X10 in another namespace", named: []Network{def("infra", "a", day(1), pool)}, verdict: Known, decides: "infra/a"},
+		{name: "in another namespace", named: []Network{def("infra", "a", day(1), pool)}, verdict: Known, decides: "infra/a"},
 		{name: "the claim's namespace comes first", named: []Network{def("infra", "a", day(1), other), def("ns", "b", day(2), pool)},
 			verdict: Known, decides: "ns/b"},
 		{name: "one is another IPAM's", named: []Network{def("ns", "a", day(1), pool), def("ns", "b", day(2), foreign)}, verdict: Unknown},

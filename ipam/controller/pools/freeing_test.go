@@ -41,7 +41,7 @@ func (c somePools) List(_ context.Context, into client.ObjectList, _ ...client.L
 	return nil
 }
 
-// TestFreesBeforeItOpens (H9): after a restore nothing of a pool is freed while nodes may be
+// TestFreesBeforeItOpens: after a restore nothing of a pool is freed while nodes may be
 // about to put back that they use it. A pool that waits for no node any more, but for
 // leases of an earlier pool of its name, would wait for ever if what was granted of these
 // to a claim that is gone could not be freed (I4).
@@ -62,7 +62,7 @@ func TestFreesBeforeItOpens(t *testing.T) {
 	}
 }
 
-// TestFreesWhatTheReconcilerDoesNotWaitFor (H9): a pool that was made again after a restore
+// TestFreesWhatTheReconcilerDoesNotWaitFor: a pool that was made again after a restore
 // waits for a lease of the earlier one, with a grant to a claim that is gone. Another pool has
 // been opened since, so that no restore concerns this one, in the reconciler's words. What
 // is to be freed is asked for between its looks, and must be told the same, or it is never
@@ -87,7 +87,7 @@ func TestFreesWhatTheReconcilerDoesNotWaitFor(t *testing.T) {
 	}
 }
 
-// TestKnowsBeforeWatchesTell (H9, I1): what a registration said of a restored API server before
+// TestKnowsBeforeWatchesTell (I1): what a registration said of a restored API server before
 // this controller led counts at once, whatever its watches have shown by then: they may be behind.
 func TestKnowsBeforeWatchesTell(t *testing.T) {
 	p := with(pool("10.0.0.0/24"), open(32))

@@ -70,7 +70,7 @@ func TestDecideImplicit(t *testing.T) {
 		{"nobody describes it, in use", described{pool: made(t, a), inUse: true}, ""},
 		{"being deleted", described{pool: dying}, ""},
 		{"being deleted, and described", described{by: []networks.Network{a}, pool: dying}, ""},
-		{"F27 two gateways", described{by: []networks.Network{gateway, other}}, "create 10.0.0.0/24 gateway 10.0.0.1 by ns/def-1,ns/def-3, tell ns/def-3 DefinitionsDisagree"},
+		{"two gateways", described{by: []networks.Network{gateway, other}}, "create 10.0.0.0/24 gateway 10.0.0.1 by ns/def-1,ns/def-3, tell ns/def-3 DefinitionsDisagree"},
 		{"as many CIDRs as there may be", described{by: many, pool: made(t, many...)}, ""},
 		{"one more", described{by: all, pool: made(t, many...)}, "tell ns/def-64 PoolFull"},
 		{"one more, at first", described{by: all}, "create" + cidrs(64) + " by " + names(64) + ", tell ns/def-64 PoolFull"},

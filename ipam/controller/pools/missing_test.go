@@ -33,7 +33,7 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// TestSleepIsNotSilence (H9): a pool is closed for more than F/2 and waits for a node when the
+// TestSleepIsNotSilence: a pool is closed for more than F/2 and waits for a node when the
 // controller sleeps, and perhaps all nodes with it. When it wakes it waits for the node on.
 func TestSleepIsNotSilence(t *testing.T) {
 	var l registrations
@@ -49,7 +49,7 @@ func TestSleepIsNotSilence(t *testing.T) {
 	}
 }
 
-// TestCompared (H9): whoever has beaten twice since a pool was closed, and says nothing of a
+// TestCompared: whoever has beaten twice since a pool was closed, and says nothing of a
 // restored API server, is not waited for, also where F is never: it uses no pool, or
 // those it uses have been opened before this one.
 func TestCompared(t *testing.T) {
@@ -105,7 +105,7 @@ func TestCompared(t *testing.T) {
 	}
 }
 
-// TestConcerns (H9): a pool that was opened since is not closed again by what registrations
+// TestConcerns: a pool that was opened since is not closed again by what registrations
 // still say; nor is one that was made since, when another has been opened.
 func TestConcerns(t *testing.T) {
 	opening := func(hour int) string {

@@ -19,7 +19,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// TestRivalry (F26): a pool of a named domain is opened, or stays open after an edit,
+// TestRivalry: a pool of a named domain is opened, or stays open after an edit,
 // only when no other pool of the domain has addresses of it, by its ranges or by
 // leases that are still there.
 func TestRivalry(t *testing.T) {
@@ -99,7 +99,7 @@ func TestRivalry(t *testing.T) {
 	}
 }
 
-// TestLateOpening (F26): a younger pool was closed for a lease of a third one. A look that is
+// TestLateOpening: a younger pool was closed for a lease of a third one. A look that is
 // about to open it, now that the lease is gone, and pauses before its write, or whose write
 // has no answer, meets another version of the pool once an older one has been let have the
 // same addresses.
@@ -147,7 +147,7 @@ func TestLateOpening(t *testing.T) {
 	}
 }
 
-// TestLeasesOfADomain (F26): a pool of a domain heeds the leases of the domain's other
+// TestLeasesOfADomain: a pool of a domain heeds the leases of the domain's other
 // pools, and those whose pool is no longer there: of which domain that was, nobody
 // knows.
 func TestLeasesOfADomain(t *testing.T) {
@@ -245,7 +245,7 @@ func TestWhatTheCacheHasOfADomain(t *testing.T) {
 	}
 }
 
-// TestEditOfWhatItHad (F26): a lease that covers addresses of an open pool closes it when an
+// TestEditOfWhatItHad: a lease that covers addresses of an open pool closes it when an
 // edit has given the pool one of them, and not when it had them all before. So the leases of
 // a pool that is gone, which may have been of another domain, close no pool whose dns is
 // edited.

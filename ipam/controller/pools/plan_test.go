@@ -106,10 +106,10 @@ func TestDecide(t *testing.T) {
 		{name: "not open yet", pool: pool("10.0.0.0/24"), want: "read live"},
 		{name: "no leases", pool: pool("10.0.0.0/24"), live: []protocol.Lease{}, want: "Open Open, /32"},
 		{name: "leases of this size", pool: pool("10.0.0.0/24"), live: []protocol.Lease{lease("10.0.0.1/32", "p1")}, want: "Open Open, /32"},
-		{name: "H4 M46 leases of two sizes", pool: pool("10.0.0.0/24"),
+		{name: "leases of two sizes", pool: pool("10.0.0.0/24"),
 			live: []protocol.Lease{lease("10.0.0.0/28", "p1"), lease("10.0.0.16/32", "p1")}, want: "Closed BlockSizeChanging"},
-		{name: "F11 a lease of an earlier pool", pool: pool("10.0.0.0/24"), live: []protocol.Lease{lease("10.0.0.1/32", "p0")}, want: "Closed EarlierPool"},
-		{name: "F11 the size stays when the range grows", pool: with(pool("10.0.0.0/16"), closed(32)), live: []protocol.Lease{}, want: "Open Open, /32"},
+		{name: "a lease of an earlier pool", pool: pool("10.0.0.0/24"), live: []protocol.Lease{lease("10.0.0.1/32", "p0")}, want: "Closed EarlierPool"},
+		{name: "the size stays when the range grows", pool: with(pool("10.0.0.0/16"), closed(32)), live: []protocol.Lease{}, want: "Open Open, /32"},
 		{name: "override", pool: with(pool("10.0.0.0/24"), blockSize(8)), live: []protocol.Lease{}, want: "Open Open, /29"},
 
 		{name: "another size is wanted, no leases: close first", pool: with(pool("10.0.0.0/24"), open(32), blockSize(8)), want: "Closed BlockSizeChanging, /32"},
@@ -130,22 +130,22 @@ func TestDecide(t *testing.T) {
 		{name: "deleted, but a lease is there live", pool: with(pool("10.0.0.0/24"), closed(32), deleted, saidDeleting),
 			live: []protocol.Lease{lease("10.0.0.1/32", "p1")}, want: "nothing"},
 		{name: "deleted and empty", pool: with(pool("10.0.0.0/24"), closed(32), deleted, saidDeleting), live: []protocol.Lease{}, want: "remove finalizer"},
-		{name: "H9 the API server went back: closed", pool: with(pool("10.0.0.0/24"), open(32)), gone: &restoration{missing: []absent{{node: "n1", never: true}}},
+		{name: "the API server went back: closed", pool: with(pool("10.0.0.0/24"), open(32)), gone: &restoration{missing: []absent{{node: "n1", never: true}}},
 			want: "Closed Restored, /32"},
-		{name: "H9 not looked at before the nodes are back", pool: with(pool("10.0.0.0/24"), closed(32)), gone: &restoration{missing: []absent{{node: "n1", never: true}}},
+		{name: "not looked at before the nodes are back", pool: with(pool("10.0.0.0/24"), closed(32)), gone: &restoration{missing: []absent{{node: "n1", never: true}}},
 			want: "Closed Restored, /32"},
-		{name: "H9 the nodes are back: looked at", pool: with(pool("10.0.0.0/24"), closed(32)), gone: &restoration{}, want: "read live"},
-		{name: "H9 then opened", pool: with(pool("10.0.0.0/24"), closed(32)), gone: &restoration{}, live: []protocol.Lease{lease("10.0.0.1/32", "p1")},
+		{name: "the nodes are back: looked at", pool: with(pool("10.0.0.0/24"), closed(32)), gone: &restoration{}, want: "read live"},
+		{name: "then opened", pool: with(pool("10.0.0.0/24"), closed(32)), gone: &restoration{}, live: []protocol.Lease{lease("10.0.0.1/32", "p1")},
 			want: "Open Open, /32"},
-		{name: "H9 what is leased has a size that was decided after the backup", pool: with(pool("10.0.0.0/24"), closed(32)), gone: &restoration{},
+		{name: "what is leased has a size that was decided after the backup", pool: with(pool("10.0.0.0/24"), closed(32)), gone: &restoration{},
 			live: []protocol.Lease{lease("10.0.0.0/29", "p1"), lease("10.0.0.16/29", "p1")}, want: "Closed BlockSizeChanging, /29"},
-		{name: "H9 and the spec asks for the earlier one", pool: with(pool("10.0.0.0/24"), closed(29), blockSize(1)), gone: &restoration{},
+		{name: "and the spec asks for the earlier one", pool: with(pool("10.0.0.0/24"), closed(29), blockSize(1)), gone: &restoration{},
 			live: []protocol.Lease{lease("10.0.0.0/29", "p1")}, want: "Open Open, /29, pending"},
-		{name: "H9 what is leased has two sizes", pool: with(pool("10.0.0.0/24"), closed(32)), gone: &restoration{},
+		{name: "what is leased has two sizes", pool: with(pool("10.0.0.0/24"), closed(32)), gone: &restoration{},
 			live: []protocol.Lease{lease("10.0.0.0/29", "p1"), lease("10.0.0.16/32", "p1")}, want: "Closed BlockSizeChanging, /32"},
-		{name: "H9 what is leased is an earlier pool's", pool: with(pool("10.0.0.0/24"), closed(32)), gone: &restoration{},
+		{name: "what is leased is an earlier pool's", pool: with(pool("10.0.0.0/24"), closed(32)), gone: &restoration{},
 			live: []protocol.Lease{lease("10.0.0.0/29", "p0")}, want: "Closed EarlierPool, /32"},
-		{name: "H9 deleted, and leases may come back", pool: with(pool("10.0.0.0/24"), closed(32), deleted, saidDeleting),
+		{name: "deleted, and leases may come back", pool: with(pool("10.0.0.0/24"), closed(32), deleted, saidDeleting),
 			gone: &restoration{missing: []absent{{node: "n1", never: true}}}, want: "Closed Deleting, /32"},
 		{name: "deleted, another's finalizer", pool: with(pool("10.0.0.0/24"), deleted, withoutFinalizer), want: "nothing"},
 	}
@@ -250,7 +250,7 @@ func TestTally(t *testing.T) {
 	}
 }
 
-// TestAddressesOutside (X19): what attachments have and the ranges have no more, by what
+// TestAddressesOutside: what attachments have and the ranges have no more, by what
 // the holder has published.
 func TestAddressesOutside(t *testing.T) {
 	before, _ := shapeOf(pool("10.0.0.0/24"))

@@ -238,7 +238,7 @@ type emptyCache struct{ client.Reader }
 
 func (emptyCache) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
 
-// TestWaits (H9): a pool stays closed for F/2, and then until every node that is
+// TestWaits: a pool stays closed for F/2, and then until every node that is
 // registered, and not silent for F, is back; at most for F.
 func TestWaits(t *testing.T) {
 	back, seen, nothing := saying(regAt("a", 0), true, "5"), saying(regAt("b", 0), false, "5"), regAt("c", 0)
@@ -293,7 +293,7 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// TestAnotherLeaderBeginsAnew (H9): it counts how long a pool has been closed by what it
+// TestAnotherLeaderBeginsAnew: it counts how long a pool has been closed by what it
 // has seen itself, and not the hours for which it slept.
 func TestAnotherLeaderBeginsAnew(t *testing.T) {
 	p := with(pool("10.0.0.0/24"), open(32))
@@ -343,7 +343,7 @@ func (a *revisions) Revision(context.Context) (protocol.Revision, error) {
 	return now, nil
 }
 
-// TestWatchRevision (H9): only a revision below one that was seen before the call, by
+// TestWatchRevision: only a revision below one that was seen before the call, by
 // any call, shows that the API server has gone back.
 func TestWatchRevision(t *testing.T) {
 	for _, tt := range []struct {
@@ -374,7 +374,7 @@ func TestWatchRevision(t *testing.T) {
 	}
 }
 
-// TestNamesOneNode (H9): of the nodes that say the same word one is named, and the same at each
+// TestNamesOneNode: of the nodes that say the same word one is named, and the same at each
 // look: else each look would write the pool's status.
 func TestNamesOneNode(t *testing.T) {
 	var l registrations

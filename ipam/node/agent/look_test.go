@@ -241,7 +241,7 @@ func takeBlock(t *testing.T, a *Agent, p *pool, block netip.Prefix) {
 	}
 }
 
-// TestReserveAfterTheRegistration (H9): an agent that starts takes no reserve before it has seen
+// TestReserveAfterTheRegistration: an agent that starts takes no reserve before it has seen
 // its registration: only that may show it that the API server has gone back, and that a block which
 // seems free is somebody's who is about to put it back.
 func TestReserveAfterTheRegistration(t *testing.T) {

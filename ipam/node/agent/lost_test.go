@@ -109,7 +109,7 @@ func TestLostStoreNotReadBack(t *testing.T) {
 }
 
 // TestStaticPodStillRuns: a static pod of a lost store's time runs on under another mirror,
-// which has another UID, and what the lost store held stays frozen (F3).
+// which has another UID, and what the lost store held stays frozen.
 func TestStaticPodStillRuns(t *testing.T) {
 	a := newRestoredAgent(t)
 	a.cfg.Boot, a.host = "boot1", emptyHost{}

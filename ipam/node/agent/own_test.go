@@ -43,7 +43,7 @@ func (noSubLeases) NodeSubLeases(context.Context, protocol.NodeName) ([]protocol
 }
 
 // TestMetLeaseIsNotRead: a lease that a new create has met is another's, and need not be
-// read, once the node's own have been listed, and no create is in doubt (H13).
+// read, once the node's own have been listed, and no create is in doubt.
 func TestMetLeaseIsNotRead(t *testing.T) {
 	leases := &fullLeases{out: protocol.Exists}
 	a, p := newRegisteredAgent(t, leases, shutPools{})

@@ -181,7 +181,7 @@ func TestAwaitsPoolThatWasJustEdited(t *testing.T) {
 	}
 }
 
-// TestConfirmsWhatItHasHeard (F26): a lease serves only under the spec that this node has
+// TestConfirmsWhatItHasHeard: a lease serves only under the spec that this node has
 // heard of, also one that had vanished: by another it might choose what is another pool's.
 func TestConfirmsWhatItHasHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// TestRequestsIndex (H14): a request is found by whom it is for from the step that noted
+// TestRequestsIndex: a request is found by whom it is for from the step that noted
 // it until one that gave it away.
 func TestRequestsIndex(t *testing.T) {
 	var q requests

@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// TestLeaseOfALostStore (H9): the restored data have a block in the name of a store that this
+// TestLeaseOfALostStore: the restored data have a block in the name of a store that this
 // node had lost, and it has leased the block again since. It waits for the pool to be opened
 // before it says that its lease is lost. But not where the pool was made again: that one may
 // wait for just this lease, which the node gives back when it knows that its own is lost (I4).
@@ -30,7 +30,7 @@ func TestLeaseOfALostStore(t *testing.T) {
 	}
 }
 
-// TestNothingIsLostBeforeTheRegistrationIsSeen (H9): an agent starts on restored data, and takes
+// TestNothingIsLostBeforeTheRegistrationIsSeen: an agent starts on restored data, and takes
 // its registration up as its store has it. Until it has read it, nothing shows that the data have
 // gone back: a block that it has leased since the backup names him who had it then, and gives it
 // back. It would be others' while pods here have its addresses (I1).
@@ -56,7 +56,7 @@ func TestNothingIsLostBeforeTheRegistrationIsSeen(t *testing.T) {
 	}
 }
 
-// TestLeaseIsALostStoresAgain (H9): a lease of a lost store's was made the new one's. The data
+// TestLeaseIsALostStoresAgain: a lease of a lost store's was made the new one's. The data
 // went back to before, and the pools have been opened again: the lease is lost. It must not
 // show for ever anew that the data went back, which would close all pools each time (I4).
 func TestLeaseIsALostStoresAgain(t *testing.T) {
@@ -73,7 +73,7 @@ func TestLeaseIsALostStoresAgain(t *testing.T) {
 	}
 }
 
-// TestLeaseOfWhoHadItBefore (H9): a lease in the place of one that this node holds, and older
+// TestLeaseOfWhoHadItBefore: a lease in the place of one that this node holds, and older
 // than that, is of an earlier state. The node does not lose its own by it, also where no
 // revision and not its registration shows that the API server has gone back.
 func TestLeaseOfWhoHadItBefore(t *testing.T) {
@@ -106,7 +106,7 @@ func (g goingBack) UpdateRegistration(ctx context.Context, s protocol.Registrati
 	return s, protocol.Done, nil
 }
 
-// TestHeartbeatOfBefore (H9): a heartbeat that was accepted before another answer has shown
+// TestHeartbeatOfBefore: a heartbeat that was accepted before another answer has shown
 // that the API server has gone back does not bring its term back: what was said in that
 // would pass for put back, and the pools be opened without it (I1).
 func TestHeartbeatOfBefore(t *testing.T) {
@@ -128,7 +128,7 @@ func TestHeartbeatOfBefore(t *testing.T) {
 	}
 }
 
-// TestLeasedSinceTheLastHeartbeat (H9): an agent that was stopped soon after it had leased a
+// TestLeasedSinceTheLastHeartbeat: an agent that was stopped soon after it had leased a
 // block, before its next heartbeat, starts on data from between the two. Its registration is as it
 // was; the record of the lease shows that the data have gone back.
 func TestLeasedSinceTheLastHeartbeat(t *testing.T) {

@@ -31,7 +31,7 @@ func (l listOf) NodeSubLeases(context.Context, protocol.NodeName) ([]protocol.Su
 	return []protocol.SubLease{{}}, l.rev, l.err
 }
 
-// TestListOfAnEarlierState (H9): a list below the highest revision that was seen shows
+// TestListOfAnEarlierState: a list below the highest revision that was seen shows
 // that the API server has gone back, and is not relied upon. One at it or above is,
 // and counts from then on; one without an answer says nothing.
 func TestListOfAnEarlierState(t *testing.T) {
@@ -93,7 +93,7 @@ func (shortOf) ReadSubLease(_ context.Context, name string) (protocol.SubLease, 
 	return protocol.SubLease{Meta: protocol.Meta{Name: name, UID: "u", Revision: "50"}, Turn: 2}, protocol.Done, nil
 }
 
-// TestRecordOfALaterState (H9): an object that comes short of its record shows once that
+// TestRecordOfALaterState: an object that comes short of its record shows once that
 // the API server has gone back. From then on it is what there is, and the node can say
 // its right anew: it does not begin again with each look.
 func TestRecordOfALaterState(t *testing.T) {
@@ -126,7 +126,7 @@ func TestRecordOfALaterState(t *testing.T) {
 	}
 }
 
-// TestOpeningSinceTheHeartbeat (H9): the history is kept with each heartbeat, and a pool as
+// TestOpeningSinceTheHeartbeat: the history is kept with each heartbeat, and a pool as
 // soon as it is heard of. An agent that starts again on data of an earlier state must not
 // take the opening that it had heard of last for one that came after.
 func TestOpeningSinceTheHeartbeat(t *testing.T) {
@@ -166,7 +166,7 @@ func (p openPools) ReadPool(_ context.Context, name protocol.PoolName) (protocol
 	return protocol.Pool{Meta: protocol.Meta{Name: string(name)}, Open: true, Opening: p.word}, protocol.Done, nil
 }
 
-// TestOpeningOfALiveRead (H9): a lease that a live read of its pool has confirmed rests on
+// TestOpeningOfALiveRead: a lease that a live read of its pool has confirmed rests on
 // what that showed, also where the watch is behind and the agent ends before its next
 // heartbeat.
 func TestOpeningOfALiveRead(t *testing.T) {
@@ -231,7 +231,7 @@ func (s *shownLease) ReadLease(context.Context, string) (protocol.Lease, protoco
 	return s.lease, protocol.Done, nil
 }
 
-// TestLostGoesBack (H9): while a pool is closed after a restore nothing that is Held is given
+// TestLostGoesBack: while a pool is closed after a restore nothing that is Held is given
 // back. What is Lost is: it may stand in the way of whoever puts the block back, or have
 // the size that keeps the pool closed (I4). So is a lease that was made again, and that its
 // pool has not confirmed.
@@ -256,7 +256,7 @@ func TestLostGoesBack(t *testing.T) {
 	}
 }
 
-// TestEarlierPool (H9): while a pool is closed after a restore a lease of an earlier pool of
+// TestEarlierPool: while a pool is closed after a restore a lease of an earlier pool of
 // its name goes back: the pool waits for that, and would be closed for ever (I4).
 func TestEarlierPool(t *testing.T) {
 	for uid, kept := range map[protocol.UID]bool{"p": true, "q": false} {
@@ -272,7 +272,7 @@ func TestEarlierPool(t *testing.T) {
 	}
 }
 
-// TestAnothersLease (H9): a lease that another has leased before he noticed keeps an agent
+// TestAnothersLease: a lease that another has leased before he noticed keeps an agent
 // from saying that it is back, for he may give it back. Where F is 0 he would be waited for
 // for ever: he may keep it as long as the pool is closed.
 func TestAnothersLease(t *testing.T) {
@@ -310,7 +310,7 @@ func TestAnothersLease(t *testing.T) {
 	}
 }
 
-// TestFenceThatIsNotSent (H9): a fencing write that waits for its pool to be opened again has
+// TestFenceThatIsNotSent: a fencing write that waits for its pool to be opened again has
 // not been sent. Nothing is read to find out about it, and it is looked at again soon.
 func TestFenceThatIsNotSent(t *testing.T) {
 	a := newRestoredAgent(t)
@@ -354,7 +354,7 @@ func (w *warned) WarnNode(_ protocol.NodeName, _ protocol.UID, reason, message s
 	w.said = append(w.said, reason+" "+message)
 }
 
-// TestRequestWithoutItsAnswer (H9): a request was in the backup without the answer that it
+// TestRequestWithoutItsAnswer: a request was in the backup without the answer that it
 // had later. Nothing is concluded while the pool is closed: it may be answered as before.
 // Once the pool is open its addresses may be others', and people are told; another answer
 // says the same.

@@ -23,7 +23,7 @@ func (s *subLeasesThatGo) ReadSubLease(context.Context, string) (protocol.SubLea
 	return protocol.SubLease{}, protocol.NotFound, nil
 }
 
-// TestUseGoesBack (H9): while a pool is closed after a restore a use and a request that nothing
+// TestUseGoesBack: while a pool is closed after a restore a use and a request that nothing
 // rests on go back, once they have been said anew. The pool may have been deleted by force
 // and made again, and wait for a lease of the cluster's with what is granted for them: it
 // would be closed for ever (I4).
@@ -57,7 +57,7 @@ func (c *countedSubLeases) UpdateSubLease(ctx context.Context, old, next protoco
 	return c.unanswered.UpdateSubLease(ctx, old, next)
 }
 
-// TestSaidOnce (H9): while a pool is closed after a restore a use of one of its claims, a request
+// TestSaidOnce: while a pool is closed after a restore a use of one of its claims, a request
 // whose answer has gone, and a lease that had vanished, are said once, and not at every look: all
 // nodes do so at once.
 func TestSaidOnce(t *testing.T) {

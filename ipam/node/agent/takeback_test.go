@@ -100,7 +100,7 @@ func TestTakeBackOfAnEndedAdd(t *testing.T) {
 	})
 }
 
-// TestTakesBackWhatIsInUse (H9, I1): after a restore a lease has ceded an address that was taken
+// TestTakesBackWhatIsInUse (I1): after a restore a lease has ceded an address that was taken
 // back since, and that a pod has, and one that nobody has. The write that says the lease again
 // takes the first back: the cluster might grant it.
 func TestTakesBackWhatIsInUse(t *testing.T) {

@@ -59,7 +59,7 @@ func (o oneLease) ReadLease(context.Context, string) (protocol.Lease, protocol.O
 	return o.lease, protocol.Done, nil
 }
 
-// TestUseOfAnEarlierTerm (X4): in a new term the use of a claim is said and confirmed anew.
+// TestUseOfAnEarlierTerm: in a new term the use of a claim is said and confirmed anew.
 // If the claim is being deleted by then, or its grant is marked, nobody new may use it;
 // but the pod that has its address keeps it, CHECK says so, and its next sandbox has it
 // again: while its use is there nobody frees it (I3). If the grant is gone, the address

@@ -64,7 +64,6 @@ func TestClaimsAddresses(t *testing.T) {
 	}
 }
 
-// TestClaimOfANewSandbox (X6).
 func TestClaimOfANewSandbox(t *testing.T) {
 	st := openStore(t)
 	putUse(t, st, "u1")

@@ -12,7 +12,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// TestWants (H12): a request carries what the view and the pool's shape allow.
+// TestWants: a request carries what the view and the pool's shape allow.
 func TestWants(t *testing.T) {
 	p := pool{"p", shapeOf(t, "10.0.0.0/29", "fd00::/126")} // with gateways
 	viewed := p.any(allocator.IPv4)

@@ -222,7 +222,6 @@ func TestAllOrNothing(t *testing.T) {
 	})
 }
 
-// TestSeveralSlotsAndInterfacesOfOnePool (X1).
 func TestSeveralSlotsAndInterfacesOfOnePool(t *testing.T) {
 	st := openStore(t)
 	p := openPool(t, st, "p", "10.0.0.0/29")
@@ -289,7 +288,7 @@ func TestAnotherPodUnderTheSameKey(t *testing.T) {
 	}
 }
 
-// TestNewSandbox (X6): a new container ID of the same pod and interface.
+// TestNewSandbox: a new container ID of the same pod and interface.
 func TestNewSandbox(t *testing.T) {
 	anew := func(old Demand) Demand {
 		b := old
@@ -369,7 +368,7 @@ func TestNewSandbox(t *testing.T) {
 }
 
 // TestLostLease: what was taken from the node is answered to nobody again, neither
-// to the same sandbox nor to the next one of the pod (M20).
+// to the same sandbox nor to the next one of the pod.
 func TestLostLease(t *testing.T) {
 	const first, second = "p.0a000000.30", "p.0a000004.30"
 	setup := func(t *testing.T) (st *store.Store, a Demand, old store.Attachment, lost map[string]error) {

@@ -69,7 +69,6 @@ func describe(found []store.Attachment) (lines []string) {
 	return lines
 }
 
-// TestFind (X22).
 func TestFind(t *testing.T) {
 	use := protocol.Right{Kind: protocol.RightUse, Name: "claim.0", Phase: protocol.Frozen, Store: "lost", SubLeaseRight: protocol.SubLeaseRight{Use: &protocol.Use{Interface: "net1", Pod: protocol.PodRef{UID: "p1"}}}}
 	request := protocol.Right{
@@ -162,7 +161,7 @@ func update(t *testing.T, st *store.Store, fn func(*store.Tx) error) {
 	}
 }
 
-// TestRecord (X22): of two that say that they have an address the first is recorded, and
+// TestRecord: of two that say that they have an address the first is recorded, and
 // nobody twice.
 func TestRecord(t *testing.T) {
 	st := newStore(t)
@@ -197,7 +196,7 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// TestRecognise (X22): the first call that names the sandbox gives it to what a pod's
+// TestRecognise: the first call that names the sandbox gives it to what a pod's
 // status told of, and to that alone.
 func TestRecognise(t *testing.T) {
 	st := newStore(t)

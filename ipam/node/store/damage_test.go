@@ -132,7 +132,7 @@ func walk(t testing.TB, b []byte) (pairs []pair, reached func(at int) bool) {
 	return pairs, func(at int) bool { p := at / int(m.pageSize); return w.seen[p/64]&(1<<(p%64)) != 0 }
 }
 
-// TestFlippedBytes (X22) flips a bit in every byte of every page that is in use.
+// TestFlippedBytes flips a bit in every byte of every page that is in use.
 // The scan must refuse the file, or find every record as it was.
 func TestFlippedBytes(t *testing.T) {
 	b, want := image(t, 16)
@@ -170,7 +170,7 @@ func TestFlippedBytes(t *testing.T) {
 	}
 }
 
-// TestRuined (X22) makes larger damage: runs of zeros and noise, swapped and copied
+// TestRuined makes larger damage: runs of zeros and noise, swapped and copied
 // pages.
 func TestRuined(t *testing.T) {
 	b, want := image(t, 120)
@@ -201,7 +201,6 @@ func TestRuined(t *testing.T) {
 	}
 }
 
-// TestTruncated (X22).
 func TestTruncated(t *testing.T) {
 	b, want := image(t, 120)
 	n := inUse(t, b)
@@ -219,7 +218,7 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
-// TestTornCommit (X22) takes the file before and after commits and writes to the
+// TestTornCommit takes the file before and after commits and writes to the
 // former any part of what changed: what a crash of the machine can leave, and
 // more. It must read as before, as after, or be refused.
 func TestTornCommit(t *testing.T) {
@@ -263,7 +262,7 @@ func TestTornCommit(t *testing.T) {
 	t.Log(outcomes)
 }
 
-// TestEarlier (X22) puts a store's records back to an earlier time, one at a time,
+// TestEarlier puts a store's records back to an earlier time, one at a time,
 // with valid checksums: the sum of all must tell.
 func TestEarlier(t *testing.T) {
 	s := newStore(t, Options{})
@@ -340,7 +339,7 @@ func rewrite(t *testing.T, path string, b []byte, edit func(*bolt.Tx) error) {
 	}
 }
 
-// TestNewerSchema (X25) opens what a later version wrote, which also writes records
+// TestNewerSchema opens what a later version wrote, which also writes records
 // that this one does not know.
 func TestNewerSchema(t *testing.T) {
 	b, _ := image(t, 5)
@@ -366,7 +365,6 @@ func TestNewerSchema(t *testing.T) {
 	}
 }
 
-// TestNoStore (X22).
 func TestNoStore(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name string, b []byte) string {
@@ -401,7 +399,7 @@ func TestNoStore(t *testing.T) {
 	}
 }
 
-// TestDamagedWhileOpen (X22) flips bytes of records under an open store.
+// TestDamagedWhileOpen flips bytes of records under an open store.
 func TestDamagedWhileOpen(t *testing.T) {
 	for n := range 60 {
 		s := newStore(t, Options{})
@@ -449,7 +447,7 @@ func TestDamagedWhileOpen(t *testing.T) {
 	}
 }
 
-// TestTableDamagedWhileOpen (X22) does the same to the allocator's table, whose
+// TestTableDamagedWhileOpen does the same to the allocator's table, whose
 // methods have no errors.
 func TestTableDamagedWhileOpen(t *testing.T) {
 	s := newStore(t, Options{})
@@ -481,7 +479,7 @@ func TestTableDamagedWhileOpen(t *testing.T) {
 	}
 }
 
-// TestCutWhileOpen (X22) cuts the file off under an open store: what is mapped
+// TestCutWhileOpen cuts the file off under an open store: what is mapped
 // beyond its end faults.
 func TestCutWhileOpen(t *testing.T) {
 	s := newStore(t, Options{})
@@ -538,7 +536,7 @@ func TestStuck(t *testing.T) {
 	reopen(t, s.Path(), Options{})
 }
 
-// TestRemovedWhileOpen (X22) removes the file under an open store: what is written
+// TestRemovedWhileOpen removes the file under an open store: what is written
 // then would be gone with the process.
 func TestRemovedWhileOpen(t *testing.T) {
 	s := newStore(t, Options{})

@@ -181,7 +181,7 @@ func runLimited() {
 	}
 }
 
-// TestDiskFull (X22) fills the disk in every way that is at hand: by a limit on the
+// TestDiskFull fills the disk in every way that is at hand: by a limit on the
 // size of files, which needs no rights, and on a small file system where the test
 // may mount one.
 func TestDiskFull(t *testing.T) {
@@ -267,7 +267,7 @@ func refusedAsReadOnly(path string) error {
 	return errors.Join(err, s.Close())
 }
 
-// TestReadOnlyDisk (X22) opens a store that may not be written: for root by a mount, as
+// TestReadOnlyDisk opens a store that may not be written: for root by a mount, as
 // root may write any file; for others by its mode.
 func TestReadOnlyDisk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store.db")
@@ -290,7 +290,7 @@ func TestReadOnlyDisk(t *testing.T) {
 	}
 }
 
-// TestFullAtCreation (X22) makes a store where there is no room for one.
+// TestFullAtCreation makes a store where there is no room for one.
 func TestFullAtCreation(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store.db")
 	_, err := Open(path, Options{grow: func(*os.File, int64, int64) error { return syscall.ENOSPC }})

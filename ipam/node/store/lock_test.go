@@ -14,7 +14,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// TestSecondOpener (X26) opens a store that is open.
+// TestSecondOpener opens a store that is open.
 func TestSecondOpener(t *testing.T) {
 	s := newStore(t, Options{})
 	for _, o := range []Options{{}, {ReadOnly: true}} {
