@@ -143,12 +143,19 @@ push: names $(CRANE) ## Make the images and push them, as REGISTRY/tenured:TAG a
 		rm -rf "$$layout"; \
 	done
 
-# Of test: what else it runs, such as e2e.
-ALSO ?=
+# Each runs to the end, whatever fails, and prints a table of its parts.
+CHECK := lint generate-check
+TEST := test-unit test-suites test-neutron test-integration
 
-.PHONY: test
-test: ## All that must pass, to the end whatever fails, and a table of its parts; CI runs it with ALSO=e2e
-	@test/parts lint generate-check test-unit test-suites test-neutron test-integration $(ALSO)
+.PHONY: test check ci
+test: ## Unit and integration tests, in a table of their parts
+	@test/parts $(TEST)
+
+check: ## What needs no test: the linter, and that generated files are current
+	@test/parts $(CHECK)
+
+ci: ## What CI runs: check, test and e2e, in one table
+	@test/parts $(CHECK) $(TEST) e2e
 
 # Of one: which test of which package. What a package needs beside Go depends on its folder.
 PKG ?=
