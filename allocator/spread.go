@@ -8,14 +8,9 @@ import (
 
 // Spread returns an address between Start and End of a range of family f, chosen
 // by hash: searchers that begin there, with different hashes, seldom meet. The
-// hash need not be a good one. Without a range of f it is the family's lowest
-// address.
-func (s *Shape) Spread(f Family, hash uint64) netip.Addr { return s.Along(f, mix(hash)) }
-
-// Along returns the address at fraction / 1<<64 of the way through the ranges of family
-// f, each of which counts as much as any other. Without a range of f it is the family's
-// lowest address.
-func (s *Shape) Along(f Family, fraction uint64) netip.Addr {
+// hash need not be a good one. Each range counts as much as any other. Without a
+// range of f it is the family's lowest address.
+func (s *Shape) Spread(f Family, hash uint64) netip.Addr {
 	var of []Range
 	for _, r := range s.Ranges() {
 		if FamilyOf(r.Start) == f {
@@ -25,9 +20,9 @@ func (s *Shape) Along(f Family, fraction uint64) netip.Addr {
 	if len(of) == 0 {
 		return f.lowest()
 	}
-	// The whole part of fraction times the number of ranges chooses one; the rest, times
-	// the size of that, an address in it.
-	i, rest := bits.Mul64(fraction, uint64(len(of)))
+	// The hash is a fraction of 1<<64. The whole part of it times the number of ranges
+	// chooses one; the rest, times the size of that, an address in it.
+	i, rest := bits.Mul64(mix(hash), uint64(len(of)))
 	return of[i].part(rest)
 }
 

@@ -55,20 +55,3 @@ func TestSpread(t *testing.T) {
 		t.Errorf("one hash begins at %v and %v; want one place", a, b)
 	}
 }
-
-// TestAlong: fractions go through the ranges in order, each range counts as much as any
-// other, and the addresses of one are as far apart as the fractions are.
-func TestAlong(t *testing.T) {
-	s := mustShape(t, Range{Prefix: prefix("10.0.0.0/24")}, Range{Prefix: prefix("10.1.0.0/16"), Start: addr("10.1.2.0"), End: addr("10.1.2.7")})
-	for fraction, want := range map[uint64]netip.Addr{
-		0: addr("10.0.0.0"), 1 << 62: addr("10.0.0.128"), 1<<63 - 1: addr("10.0.0.255"),
-		1 << 63: addr("10.1.2.0"), 3 << 62: addr("10.1.2.4"), 1<<64 - 1: addr("10.1.2.7"),
-	} {
-		if got := s.Along(IPv4, fraction); got != want {
-			t.Errorf("Along %#x = %v; want %v", fraction, got, want)
-		}
-	}
-	if got := s.Along(IPv6, 1<<63); got != addr("::") {
-		t.Errorf("Along of a family without a range = %v; want ::", got)
-	}
-}

@@ -27,7 +27,6 @@ const (
 	annotationRecalls = "tenure.dev/recalls"
 	annotationFormer  = "tenure.dev/former"
 	annotationRestore = "tenure.dev/restored"
-	annotationRank    = "tenure.dev/rank"
 	annotationLook    = "tenure.dev/look"
 	annotationReport  = "tenure.dev/report"
 )
@@ -85,16 +84,6 @@ func (a *API) UpdateRegistration(ctx context.Context, s protocol.Registration) (
 	return toOutcome(RegistrationOf(obj))
 }
 
-// RankRegistration writes the rank of the registration of exactly this name and UID, and nothing
-// else of it, and returns the registration as it is then.
-func (a *API) RankRegistration(ctx context.Context, m protocol.Meta, rank int) (protocol.Registration, protocol.Outcome, error) {
-	obj, out, err := a.annotateRegistration(ctx, m, annotationRank, strconv.Itoa(rank))
-	if out != protocol.Done {
-		return protocol.Registration{}, out, err
-	}
-	return toOutcome(RegistrationOf(obj))
-}
-
 // annotateRegistration sets one annotation of the registration of exactly this name and UID,
 // whatever its revision: of one on which no right depends.
 func (a *API) annotateRegistration(ctx context.Context, m protocol.Meta, annotation, value string) (*coordination.Lease, protocol.Outcome, error) {
@@ -116,7 +105,6 @@ func (a *API) DeleteRegistration(ctx context.Context, m protocol.Meta) (protocol
 func IsRegistration(o *coordination.Lease) bool {
 	for _, name := range []string{
 		annotationNodeUID, annotationMachine, annotationBoot, annotationTurn, annotationRecalls, annotationFormer, annotationRestore,
-		annotationRank,
 	} {
 		if _, ok := o.Annotations[name]; ok {
 			return true
@@ -200,10 +188,6 @@ func RegistrationOf(o *coordination.Lease) (protocol.Registration, error) {
 		Meta: MetaOf(o), Node: protocol.NodeName(o.Name), NodeUID: protocol.UID(o.Annotations[annotationNodeUID]),
 		Machine: o.Annotations[annotationMachine], Boot: o.Annotations[annotationBoot], Restored: o.Annotations[annotationRestore],
 		Look: o.Annotations[annotationLook], Report: o.Annotations[annotationReport],
-	}
-	// No right depends on it: what is none is left out.
-	if rank, err := strconv.Atoi(o.Annotations[annotationRank]); err == nil && rank > 0 {
-		s.Rank = rank
 	}
 	if o.Spec.HolderIdentity != nil {
 		s.Store = protocol.StoreID(*o.Spec.HolderIdentity)

@@ -332,10 +332,6 @@ type Registration struct {
 	// Look is what the controller asks about the pods on the node, "" for nothing, and
 	// Report what the agent has answered: a [Look] and a [Report] as text.
 	Look, Report string
-	// Rank is a small number that the controller has given this registration, from 1 on, and
-	// seldom another one too: where the node begins to look for blocks depends on it.
-	// 0 is none. No right does.
-	Rank int
 }
 
 // A Former is an agent that was registered before: which, and until which term.

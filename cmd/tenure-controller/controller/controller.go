@@ -291,7 +291,6 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 	ofForeign := c.looker(mgr.GetCache(), live, b, ofPools, admission{mgr.GetCache(), reviews})
 	ofForeign.Told = bells.pool
 	ofPools.Foreign = ofForeign
-	ofRanks := &ranker{cache: mgr.GetCache(), namespace: c.cfg.RegistrationNamespace, writer: live, log: c.log.With("part", "ranks")}
 	for _, set := range []func() error{
 		func() error { return mgr.Add(manager.RunnableFunc(b.Run)) },
 		func() error { return mgr.Add(background(reviews.Run)) },
@@ -309,7 +308,6 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		},
 		func() error { return c.definitions(mgr, direct, live, catalog) },
 		func() error { return ofDead.Setup(mgr) },
-		func() error { return ofRanks.setup(mgr) },
 		func() error { return probes(mgr) },
 	} {
 		if err := set(); err != nil {

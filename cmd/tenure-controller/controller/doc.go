@@ -1,6 +1,5 @@
 // Package controller puts the cluster controller together: the broker, the
 // reconcilers of claims, requests, reservations, pools and dead nodes, what looks for
 // addresses of other IPAMs, and the manager that elects one leader, keeps the caches and
-// serves health and metrics. All it decides is the ranks of nodes, by which these look for
-// blocks apart from each other.
+// serves health and metrics. It decides nothing itself.
 package controller

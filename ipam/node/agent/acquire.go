@@ -281,7 +281,7 @@ func (a *Agent) candidate(p *pool, known *knownPool, n addressDemand, tried map[
 	}
 	from := d.cursor[n.family]
 	if !from.set {
-		from = position{addr: a.begin(known, n.family), set: true}
+		from = position{addr: known.shape.Spread(n.family, hashOf(a.cfg.Node)), set: true}
 	}
 	var seen map[netip.Prefix]bool
 	if known.small(n.family) { // else another family's overview, and far too many blocks to choose from all
@@ -323,20 +323,6 @@ func (a *Agent) candidate(p *pool, known *knownPool, n addressDemand, tried map[
 		d.cursor[n.family] = position{addr: netipx.PrefixLastIP(block).Next(), set: true}
 	}
 	return block, true, trying, nil
-}
-
-// golden is the golden ratio's fractional part, in 1/1<<64. Of all numbers it is the one
-// whose multiples, without their whole parts, lie furthest apart: however many ranks in
-// a row there are, they begin at distances that differ by less than three times.
-const golden = 0x9E3779B97F4A7C15
-
-// begin returns where this node begins to look for blocks of a pool: far from where
-// nodes of other ranks do, or at a point hashed from its name while it has none.
-func (a *Agent) begin(known *knownPool, f allocator.Family) netip.Addr {
-	if rank := a.rank.Load(); rank > 0 {
-		return known.shape.Along(f, uint64(rank)*golden)
-	}
-	return known.shape.Spread(f, hashOf(a.cfg.Node))
 }
 
 // around returns the blocks that meet n, each once: those from an address on, and then

@@ -45,7 +45,6 @@ type Agent struct {
 	public    *leasestatus.Publisher
 	reads     *sharedPools
 	finished  atomic.Uint64 // how many acquires have ended
-	rank      atomic.Int64  // of the registration, as last heard; 0 is none
 
 	arrivals   lately[protocol.UID]      // pods whose ADDs have come
 	departures lately[protocol.Sighting] // what attachments had that were freed

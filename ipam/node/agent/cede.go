@@ -17,20 +17,8 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// Agents that hear that a pool is exhausted cede what they have, but not all at once: one
-// every cedeEach or so, where their ranks tell how many they are, and all within cedeSpread.
-const (
-	cedeEach   = 2 * time.Millisecond
-	cedeSpread = 500 * time.Millisecond
-)
-
-// cedeWithin returns within which time this agent cedes: the longer, the more there may be.
-func (a *Agent) cedeWithin() time.Duration {
-	if rank := a.rank.Load(); rank > 0 && rank < int64(cedeSpread/cedeEach) {
-		return time.Duration(rank) * cedeEach
-	}
-	return cedeSpread
-}
+// cedeSpread is within which time all agents cede that hear that a pool is exhausted.
+const cedeSpread = 500 * time.Millisecond
 
 // errNothing ends a drive that there is no cause for.
 var errNothing = errors.New("there is nothing to do")
@@ -373,7 +361,7 @@ func (a *Agent) cedeExhausted(ctx context.Context) {
 // exhausted: unless it has eased by then.
 func (a *Agent) cedeSoon(p *pool) {
 	a.background(func(ctx context.Context) {
-		if a.wait(ctx, rand.N(a.cedeWithin())) && a.exhausted(p.name) {
+		if a.wait(ctx, rand.N(cedeSpread)) && a.exhausted(p.name) {
 			a.cedeAll(p.name)
 		}
 	})

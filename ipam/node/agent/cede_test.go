@@ -177,20 +177,6 @@ func TestCededWithoutAnAnswerOfTheDisk(t *testing.T) {
 	}
 }
 
-// TestCedeWithin: the agents of few nodes cede soon, those of many, or of a node that has
-// no rank, within half a second.
-func TestCedeWithin(t *testing.T) {
-	a := &Agent{}
-	for rank, want := range map[int64]time.Duration{
-		0: cedeSpread, 1: cedeEach, 50: 50 * cedeEach, 249: 249 * cedeEach, 250: cedeSpread, 5000: cedeSpread, 1 << 62: cedeSpread,
-	} {
-		a.rank.Store(rank)
-		if got := a.cedeWithin(); got != want {
-			t.Errorf("rank %d: within %v; want %v", rank, got, want)
-		}
-	}
-}
-
 // awayLeases is an API server that nothing reaches: each call takes its time, and is not
 // answered.
 type awayLeases struct{ Leases }

@@ -61,7 +61,7 @@ func TestAddIsNotHeldUpByTheDisk(t *testing.T) {
 	heard := &heardEvents{}
 	a.st, a.cl.Events = st, heard
 	n := addressDemand{family: allocator.IPv4}
-	r := leaseRight(p.known.Pool, p.known.shape.Block(a.begin(p.known, n.family), 30))
+	r := leaseRight(p.known.Pool, p.known.shape.Block(p.known.shape.Spread(n.family, hashOf(a.cfg.Node)), 30))
 	r.Phase = protocol.Held
 	done := make(chan struct{})
 	t.Cleanup(func() { <-done }) // the disk goes on before

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"net/netip"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -171,40 +170,6 @@ func TestCandidate(t *testing.T) {
 		time.Sleep(lookHolds)
 		if _, ok := next(); !ok {
 			t.Error("no candidate, although it was long ago that others were seen")
-		}
-	})
-}
-
-// TestBegin: nodes with ranks in a row begin to look for blocks nearly as far from each
-// other as they can; one without a rank begins where its name says.
-func TestBegin(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a, p := newBubbleAgent(t, &listedLeases{})
-		if got, want := a.begin(p.known, allocator.IPv4), p.known.shape.Spread(allocator.IPv4, hashOf("n1")); got != want {
-			t.Errorf("without a rank the node begins at %v; want %v", got, want)
-		}
-		shape, err := poolspec.ParsePool(poolspec.PoolText{Ranges: []poolspec.RangeText{{CIDR: "10.0.0.0/16"}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		known := &knownPool{Pool: p.known.Pool, shape: shape}
-		for _, nodes := range []int{2, 3, 10, 50, 64, 1000} {
-			for _, first := range []int{1, 77} {
-				var at []int
-				for rank := first; rank < first+nodes; rank++ {
-					a.rank.Store(int64(rank))
-					raw := a.begin(known, allocator.IPv4).As4()
-					at = append(at, int(raw[2])<<8|int(raw[3]))
-				}
-				slices.Sort(at)
-				nearest := at[0] + 1<<16 - at[nodes-1]
-				for i := range nodes - 1 {
-					nearest = min(nearest, at[i+1]-at[i])
-				}
-				if even := 1 << 16 / nodes; nearest < even*2/5-1 {
-					t.Errorf("%d nodes from rank %d on: two begin %d addresses apart; want two fifths of %d at least", nodes, first, nearest, even)
-				}
-			}
 		}
 	})
 }

@@ -21,13 +21,12 @@ const (
 )
 
 // followRegistration answers the recalls on this node's registration until ctx ends, and learns at
-// once that somebody else has registered there, or ended the term, and which rank it has.
+// once that somebody else has registered there, or ended the term.
 func (a *Agent) followRegistration(ctx context.Context) error {
 	return a.cl.Registrations.FollowRegistration(ctx, a.cfg.Node, func(s protocol.Registration) {
 		if a.term() != 0 && !a.ours(s) {
 			a.BeatNow() // a watch decides nothing: the heartbeat tells
 		}
-		a.rank.Store(int64(s.Rank))
 		a.hearRecalls(s)
 		a.hearLook(s)
 	})
