@@ -14,7 +14,7 @@ type Clock struct {
 	Wall, Boot atomic.Int64 // how far it has been moved; time.Durations
 }
 
-// Now implements agent.Clock.
+// Now implements sched.Clock.
 func (c *Clock) Now() protocol.Instant {
 	now := c.Clock.Now()
 	now.Wall = now.Wall.Add(time.Duration(c.Wall.Load()))

@@ -125,8 +125,8 @@ var rules = []rule{
 		never: join(ours, kubernetes, bolt, cni),
 	},
 	{
-		pkg: "./ipam/keylock", why: "it is a lock, for whoever has keys",
-		never: join(ours, kubernetes, bolt, cni),
+		pkg: "./ipam/node/sched", why: "it starts what an agent does, whatever that is",
+		never: join(ours, kubernetes, bolt, cni), but: []string{"./ipam/protocol"},
 	},
 	{
 		pkg: "./ipam/lean/quiet", why: "it waits for the kernel, whoever has to",

@@ -27,6 +27,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/cniresults"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/node/agent"
+	"github.com/tenure-ipam/tenure/ipam/node/sched"
 )
 
 // Config configures a [Daemon].
@@ -79,7 +80,7 @@ type Config struct {
 	NeedDefault bool
 
 	// Clock is the machine's clock; nil is [Clock].
-	Clock agent.Clock
+	Clock sched.Clock
 }
 
 // Daemon is one node's agent and what it needs around it.
@@ -161,10 +162,9 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	reviews := access.NewReviews(time.Now, api.MayUse(access.Pool))
-	of := d.cluster(c, api, podCache, events)
+	reviews, of := access.NewReviews(time.Now, api.MayUse(access.Pool)), d.cluster(c, api, podCache, events)
 	of.Access = namespaceFacts{attach, reviews}
-	a, err := agent.New(d.cfg.Agent, st, of, d.cfg.Clock, hostFromHere(d.cfg), d.log)
+	a, err := agent.New(d.cfg.Agent, st, of, sched.Goroutines(d.cfg.Clock), hostFromHere(d.cfg), d.log)
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,8 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return a.Run(ctx, ln, agentapi.DefaultLimits()) })
+	serve := func(ctx context.Context) error { return agentapi.Serve(ctx, ln, a, agentapi.DefaultLimits(), d.log) }
+	g.Go(func() error { return a.Run(ctx, serve) })
 	g.Go(func() error {
 		select {
 		case <-st.Broken():

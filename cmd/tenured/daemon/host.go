@@ -51,7 +51,7 @@ func BootID(file string) (string, error) {
 // Clock is the machine's: the boot clock counts suspends too.
 type Clock struct{}
 
-// Now implements agent.Clock.
+// Now implements sched.Clock.
 func (Clock) Now() protocol.Instant {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
@@ -60,7 +60,7 @@ func (Clock) Now() protocol.Instant {
 	return protocol.Instant{Boot: time.Duration(ts.Nano()), Wall: time.Now().Round(0)}
 }
 
-// After implements agent.Clock.
+// After implements sched.Clock.
 func (Clock) After(d time.Duration) <-chan time.Time { return time.After(d) }
 
 // Host looks at what the host has of pods.

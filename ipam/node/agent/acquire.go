@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"iter"
-	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"go4.org/netipx"
 
 	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/node/sched"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -76,13 +76,13 @@ func (a *Agent) obtain(ctx context.Context, p *pool, n addressDemand, finished u
 	case unmet != nil:
 		return a.awaitRest(ctx, p, n, unmet)
 	}
-	_, waited, err := p.until(ctx, func(known *knownPool, absent bool) string { return a.unleasable(p.name, known, absent) })
+	_, waited, err := p.until(ctx, a.sched, func(known *knownPool, absent bool) string { return a.unleasable(p.name, known, absent) })
 	if waited || err != nil {
 		return err // a pool that has opened may be another one: all is looked for anew
 	}
 	err = a.lease(ctx, p, n, finished)
 	if e, ok := errors.AsType[*notReadyError](err); ok && e.News {
-		return p.awaitNews(ctx, changed, e.Why)
+		return p.awaitNews(ctx, a.sched, changed, e.Why)
 	}
 	return err
 }
@@ -104,16 +104,19 @@ func (a *Agent) lease(ctx context.Context, p *pool, n addressDemand, finished ui
 }
 
 // awaitAny waits, for an ADD that has joined, until its own acquire or another ends.
-func (a *Agent) awaitAny(ctx context.Context, p *pool, n addressDemand, own <-chan error, ended <-chan struct{}) error {
+func (a *Agent) awaitAny(ctx context.Context, p *pool, n addressDemand, own *acquiring, ended <-chan struct{}) error {
 	defer p.demands.leave(n)
-	select {
-	case err := <-own:
-		return err
-	case <-ended:
-		return nil
-	case <-ctx.Done():
-		return noBlockYet(ctx, p)
+	var done <-chan struct{}
+	if own != nil {
+		done = own.ended
 	}
+	switch a.sched.Wait(ctx, sched.Forever, done, ended) {
+	case 0:
+		return own.err
+	case 1:
+		return nil
+	}
+	return noBlockYet(ctx, p)
 }
 
 // unmetNow returns why n need not be tried: its pool is exhausted, or it could not be
@@ -125,7 +128,7 @@ func (a *Agent) unmetNow(p *pool, n addressDemand) error {
 	if n.exact.IsValid() {
 		return nil
 	}
-	if unmet := p.demands.unmet(n, a.clock.Now()); unmet != nil {
+	if unmet := p.demands.unmet(n, a.sched.Now()); unmet != nil {
 		return unmet
 	}
 	return nil
@@ -143,14 +146,13 @@ func (a *Agent) awaitRest(ctx context.Context, p *pool, n addressDemand, unmet e
 		return unmet
 	}
 	defer p.demands.leave(n)
-	select {
-	case <-ended:
+	switch a.sched.Wait(ctx, restAtMost, ended) {
+	case 0:
 		return nil
-	case <-a.clock.After(restAtMost):
+	case sched.Passed:
 		return unmet
-	case <-ctx.Done():
-		return noBlockYet(ctx, p)
 	}
+	return noBlockYet(ctx, p)
 }
 
 func noBlockYet(ctx context.Context, p *pool) error {
@@ -203,24 +205,21 @@ func (a *Agent) probe(ctx context.Context, p *pool, known *knownPool, n addressD
 		}
 		if !ok && trying { // this node is at the rest itself: what comes of that, it looks again
 			if ended := p.demands.underWay(); ended != nil {
-				select {
-				case <-ended:
-				case <-ctx.Done():
-				}
+				a.sched.Wait(ctx, sched.Forever, ended)
 			}
 			return nil
 		}
 		if !ok {
 			return &unmetError{Cause: &ExhaustedError{Pool: p.name, Family: n.family, View: n.view}}
 		}
-		began := a.clock.Now()
+		began := a.sched.Now()
 		if done, err := a.tryBlock(ctx, p, known, block); done {
 			return err
 		}
 		tried[block] = true
-		p.demands.met(block, a.clock.Now())
+		p.demands.met(block, a.sched.Now())
 		if small && i < a.cfg.Probes-1 { // by then the creates of those that have begun at once are answered, too
-			a.look(ctx, p, min(a.clock.Now().Since(began), spreadAtMost))
+			a.look(ctx, p, min(a.sched.Now().Since(began), spreadAtMost))
 		}
 	}
 	return &unmetError{Cause: fmt.Errorf("pool %s is contended: %w", p.name, errOthers)}
@@ -285,7 +284,7 @@ func (a *Agent) candidate(p *pool, known *knownPool, n addressDemand, tried map[
 	}
 	var seen map[netip.Prefix]bool
 	if known.small(n.family) { // else another family's overview, and far too many blocks to choose from all
-		seen = d.overviewNow(a.clock.Now())
+		seen = d.overviewNow(a.sched.Now())
 	}
 	// d.mu is held, which every ADD needs that waits for a block: a disk that hangs must
 	// not keep it. What is found here the Update that notes a block looks at again.
@@ -304,7 +303,7 @@ func (a *Agent) candidate(p *pool, known *knownPool, n addressDemand, tried map[
 				continue
 			}
 			free++
-			if rand.IntN(free) == 0 { // each as likely as any other
+			if a.sched.Uint64N(uint64(free)) == 0 { // each as likely as any other
 				block = found
 			}
 			if seen == nil {

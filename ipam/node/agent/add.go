@@ -37,15 +37,15 @@ func (a *Agent) add(ctx context.Context, req agentapi.Request) (*agentapi.Result
 	}
 	a.sayIgnored(ctx, conf)
 	key := store.Key{Network: conf.Name, ContainerID: req.ContainerID, IfName: req.IfName}
-	unlock, err := a.keys.Lock(ctx, key)
+	unlock, err := a.keys.Lock(ctx, a.sched, key)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	ctx, cancel := context.WithTimeoutCause(ctx, a.cfg.Wait, &waitedError{a.cfg.Wait, a.cl.Trouble})
+	ctx, cancel := a.sched.WithTimeout(ctx, a.cfg.Wait, &waitedError{a.cfg.Wait, a.cl.Trouble})
 	defer cancel()
 
-	add := &addCall{req: req, conf: conf, key: key, arrived: a.clock.Now()}
+	add := &addCall{req: req, conf: conf, key: key, arrived: a.sched.Now()}
 	add.demand = assign.Demand{
 		Key: key, Netns: req.Netns, NetnsID: req.NetnsID, Boot: a.cfg.Boot, Now: add.arrived.Wall, Gone: a.host.Gone, Serves: a.leaseServes, Keeps: a.rightKeeps,
 	}
@@ -273,7 +273,7 @@ func (a *Agent) holdClaim(ctx context.Context, add *addCall) (store.Attachment, 
 	if err != nil {
 		return store.Attachment{}, err
 	}
-	unlock, err := a.claims.Lock(ctx, c.UID)
+	unlock, err := a.claims.Lock(ctx, a.sched, c.UID)
 	if err != nil {
 		return store.Attachment{}, err
 	}

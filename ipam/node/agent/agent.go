@@ -4,16 +4,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/tenure-ipam/tenure/ipam/agentapi"
-	"github.com/tenure-ipam/tenure/ipam/keylock"
 	"github.com/tenure-ipam/tenure/ipam/node/leasestatus"
+	"github.com/tenure-ipam/tenure/ipam/node/sched"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -25,17 +22,17 @@ type Agent struct {
 	cfg     Config
 	st      *store.Store
 	cl      Cluster
-	clock   Clock
+	sched   sched.Scheduler
 	host    Host
 	attach  agentapi.Handler // answers the meta-plugin
 	log     *slog.Logger
 	metrics *Metrics
 	configs poolspec.Reader
 
-	keys      keylock.Locks[store.Key]    // serialises the calls of one attachment
-	rights    keylock.Locks[string]       // serialises the steps of one right
-	claims    keylock.Locks[protocol.UID] // serialises what this node does with one claim
-	asking    keylock.Locks[requester]    // serialises the ADDs that ask the cluster for one interface
+	keys      sched.Locks[store.Key]    // serialises the calls of one attachment
+	rights    sched.Locks[string]       // serialises the steps of one right
+	claims    sched.Locks[protocol.UID] // serialises what this node does with one claim
+	asking    sched.Locks[requester]    // serialises the ADDs that ask the cluster for one interface
 	schedule  schedule
 	requests  requests
 	ceding    cessions
@@ -85,19 +82,19 @@ type Agent struct {
 }
 
 // New returns an agent on st. It does no I/O and starts nothing.
-func New(cfg Config, st *store.Store, cl Cluster, clock Clock, host Host, log *slog.Logger) (*Agent, error) {
+func New(cfg Config, st *store.Store, cl Cluster, s sched.Scheduler, host Host, log *slog.Logger) (*Agent, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("agent configuration: %w", err)
 	}
 	a := &Agent{
-		cfg: cfg, st: st, cl: cl, clock: clock, host: host, attach: nobody{}, log: log,
+		cfg: cfg, st: st, cl: cl, sched: s, host: host, attach: nobody{}, log: log,
 		pools: map[protocol.PoolName]*pool{}, idle: map[string]protocol.Instant{},
 		ignored: map[string]string{}, readFor: map[protocol.StoreID]bool{}, beatNow: make(chan struct{}, 1), listNow: make(chan struct{}, 1),
 	}
 	a.cl.Leases, a.cl.SubLeases = carefulLeases{cl.Leases, a}, carefulSubLeases{cl.SubLeases, a}
-	a.reads = &sharedPools{Pools: cl.Pools, background: a.background, clock: clock}
+	a.reads = &sharedPools{Pools: cl.Pools, background: a.background, sched: s}
 	a.cl.Pools, a.cl.Registrations = carefulPools{a.reads, a}, carefulRegistrations{cl.Registrations, a}
-	a.public = leasestatus.New(st, a.cl.Leases, cfg.PublishEvery, func(lease string) { a.lookIn(lease, 0) }, log)
+	a.public = leasestatus.New(st, a.cl.Leases, s, cfg.PublishEvery, func(lease string) { a.lookIn(lease, 0) }, log)
 	a.metrics = newMetrics(state{a})
 	return a, nil
 }
@@ -117,11 +114,11 @@ func (nobody) Serve(context.Context, agentapi.Request) agentapi.Response {
 // Metrics returns the agent's collectors. The caller registers them.
 func (a *Agent) Metrics() *Metrics { return a.metrics }
 
-// Run serves ln until ctx ends. Before the first request it reads what the store
-// has; it does not wait for the API server. It returns after every goroutine that
-// it started has.
-func (a *Agent) Run(ctx context.Context, ln net.Listener, limits agentapi.Limits) error {
-	g, ctx := errgroup.WithContext(ctx)
+// Run keeps what the node holds, and has serve pass requests to [Agent.Serve], until ctx ends.
+// Before that it reads what the store has; it does not wait for the API server. It returns
+// after all that it started has ended.
+func (a *Agent) Run(ctx context.Context, serve func(context.Context) error) error {
+	g, ctx := sched.NewGroup(ctx, a.sched)
 	a.mu.Lock()
 	a.queue = func(task func(context.Context)) {
 		g.Go(func() error { task(ctx); return nil })
@@ -134,7 +131,7 @@ func (a *Agent) Run(ctx context.Context, ln net.Listener, limits agentapi.Limits
 	g.Go(func() error { return a.runRegistration(ctx) })
 	g.Go(func() error { return a.followRegistration(ctx) })
 	g.Go(func() error { return a.maintain(ctx) })
-	g.Go(func() error { return agentapi.Serve(ctx, ln, a, limits, a.log) })
+	g.Go(func() error { return serve(ctx) })
 	return g.Wait()
 }
 
@@ -198,7 +195,7 @@ func (a *Agent) resume(ctx context.Context) error {
 // for F may have been taken over, and its registration be forgotten. What it made then in a
 // term that has ended nobody would give back if this store were lost, too.
 func (a *Agent) registered() bool {
-	now := a.clock.Now()
+	now := a.sched.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	ok, _ := a.registrar.Serving(now)
@@ -207,7 +204,7 @@ func (a *Agent) registered() bool {
 
 // serving reports whether the agent may give out addresses now; if not, why.
 func (a *Agent) serving() (bool, string) {
-	now := a.clock.Now()
+	now := a.sched.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if ok, why := a.registrar.Serving(now); !ok {
@@ -219,7 +216,7 @@ func (a *Agent) serving() (bool, string) {
 	return true, ""
 }
 
-// background runs task in a goroutine that Run waits for.
+// background runs task beside its caller. Run waits for it.
 func (a *Agent) background(task func(context.Context)) {
 	a.mu.Lock()
 	queue := a.queue
@@ -229,10 +226,5 @@ func (a *Agent) background(task func(context.Context)) {
 
 // wait pauses for d or until ctx ends; it reports whether it was the former.
 func (a *Agent) wait(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-a.clock.After(d):
-		return true
-	}
+	return sched.Pause(ctx, a.sched, d)
 }

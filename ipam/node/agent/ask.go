@@ -3,11 +3,12 @@ package agent
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
+	"math"
 	"reflect"
 	"time"
 
 	"github.com/tenure-ipam/tenure/ipam/node/assign"
+	"github.com/tenure-ipam/tenure/ipam/node/sched"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -63,7 +64,7 @@ func (a *Agent) holdRequested(ctx context.Context, add *addCall, unmet error) (s
 	if add.demand.Pod.UID == "" || add.demand.Pod.Name == "" {
 		return store.Attachment{}, &unaskableError{Cause: unmet}
 	}
-	unlock, err := a.asking.Lock(ctx, add.requester())
+	unlock, err := a.asking.Lock(ctx, a.sched, add.requester())
 	if err != nil {
 		return store.Attachment{}, err
 	}
@@ -115,7 +116,7 @@ func (a *Agent) requestFor(ctx context.Context, add *addCall) (protocol.Right, e
 			return r, &OutsideError{Slot: add.demand.Slots[i]}
 		}
 	}
-	name := protocol.RequestName(a.cfg.Node, rand.Uint64())
+	name := protocol.RequestName(a.cfg.Node, a.sched.Uint64N(math.MaxUint64))
 	a.log.InfoContext(ctx, "the cluster is asked for addresses", "request", name, "pod", add.demand.Pod.String(), "interface", add.key.IfName, "wants", wants)
 	return protocol.Right{
 		Kind: protocol.RightRequest, Name: name,
@@ -189,7 +190,7 @@ func (a *Agent) await(ctx context.Context, add *addCall, r protocol.Right) (prot
 	var announced <-chan struct{}
 	ev := protocol.Event{Kind: protocol.EventWant}
 	for {
-		entry := a.requests.try(r.Name, add.requester(), a.clock.Now())
+		entry := a.requests.try(r.Name, add.requester(), a.sched.Now())
 		now, res, err := a.driveForADD(ctx, r, a.beginWith(ev))
 		switch res.Verdict {
 		case protocol.VerdictServes:
@@ -210,12 +211,9 @@ func (a *Agent) await(ctx context.Context, add *addCall, r protocol.Right) (prot
 		if announced == nil {
 			announced = a.followRequest(watching, now)
 		}
-		select {
-		case <-ctx.Done():
+		if a.sched.Wait(ctx, requestPoll, announced) == sched.Ended {
 			a.metrics.asked.WithLabelValues("waiting").Inc()
 			return now, a.stillWaits(ctx, add, r, err)
-		case <-announced:
-		case <-a.clock.After(requestPoll):
 		}
 		ev.Kind = protocol.EventLook
 		if now.UID == "" {
@@ -233,10 +231,7 @@ func (a *Agent) followRequest(ctx context.Context, r protocol.Right) (announced 
 			if exists && !s.Answered() {
 				return
 			}
-			select {
-			case tell <- struct{}{}:
-			default:
-			}
+			sched.Signal(tell)
 		})
 		if err != nil && ctx.Err() == nil {
 			a.log.WarnContext(ctx, "request not followed", "request", r.Name, "error", err)
@@ -271,9 +266,9 @@ func (a *Agent) dropRequests(add *addCall, has store.Attachment) {
 
 // expireRequests gives back the requests that no ADD has come for again.
 func (a *Agent) expireRequests(ctx context.Context) {
-	now := a.clock.Now()
+	now := a.sched.Now()
 	old := a.requests.untried(func(tried protocol.Instant) bool { return now.Since(tried) >= a.cfg.KeepRequest })
-	inParallel(a.cfg.Parallel, old, func(q *request) {
+	sched.Each(ctx, a.sched, a.cfg.Parallel, old, func(q *request) {
 		used := false
 		err := a.st.View(func(tx *store.Tx) error {
 			var err error

@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"sync"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/node/assign"
+	"github.com/tenure-ipam/tenure/ipam/node/sched"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -337,6 +337,7 @@ func (a *Agent) cedeExhausted(ctx context.Context) {
 		names = append(names, name)
 	}
 	a.mu.Unlock()
+	slices.Sort(names)
 	for _, name := range names {
 		if !a.exhausted(name) {
 			continue
@@ -345,7 +346,7 @@ func (a *Agent) cedeExhausted(ctx context.Context) {
 		a.cede(used...)
 		// While the API server is away an idle lease is kept, and serves: it is to be handed
 		// back, and serves no more, only from when a look at it is answered.
-		inParallel(a.cfg.Parallel, idle, func(r protocol.Right) {
+		sched.Each(ctx, a.sched, a.cfg.Parallel, idle, func(r protocol.Right) {
 			if r.Term != 0 {
 				_, res, err := a.drive(ctx, r, a.beginWith(protocol.Event{Kind: protocol.EventLook}))
 				if err != nil || res.Verdict != protocol.VerdictServes {
@@ -361,7 +362,7 @@ func (a *Agent) cedeExhausted(ctx context.Context) {
 // exhausted: unless it has eased by then.
 func (a *Agent) cedeSoon(p *pool) {
 	a.background(func(ctx context.Context) {
-		if a.wait(ctx, rand.N(cedeSpread)) && a.exhausted(p.name) {
+		if a.wait(ctx, sched.N(a.sched, cedeSpread)) && a.exhausted(p.name) {
 			a.cedeAll(p.name)
 		}
 	})

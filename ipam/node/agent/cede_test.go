@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/node/sched"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -89,7 +90,7 @@ func TestReleaseThatPanics(t *testing.T) {
 // clockBeaten is always at one moment. A heartbeat of that moment is accepted between
 // the first and the second look at it.
 type clockBeaten struct {
-	Clock
+	sched.Clock
 	now   protocol.Instant
 	agent *Agent
 	looks int
@@ -109,7 +110,7 @@ func (c *clockBeaten) Now() protocol.Instant {
 func TestCedesNothingWithoutARegistration(t *testing.T) {
 	a := &Agent{st: newStore(t), cfg: Config{Node: "n1"}, log: slog.New(slog.DiscardHandler), metrics: newMetrics(nil)}
 	a.registrar.Term, a.registrar.Fence, a.registrar.Self.Fence = 3, 15*time.Minute, 15*time.Minute
-	a.clock = &clockBeaten{now: protocol.Instant{Boot: 16 * time.Minute}, agent: a}
+	a.sched = sched.Goroutines(&clockBeaten{now: protocol.Instant{Boot: 16 * time.Minute}, agent: a})
 	pool := Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}
 	pool.Text.Ranges = []poolspec.RangeText{{CIDR: "10.0.0.0/24"}}
 	r := leaseRight(pool, netip.MustParsePrefix("10.0.0.10/31"))
@@ -191,7 +192,7 @@ func (awayLeases) ReadLease(context.Context, string) (protocol.Lease, protocol.O
 func TestIdleLeaseWhileTheAPIServerIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, p := newRegisteredAgent(t, awayLeases{}, shutPools{})
-		a.registrar.Sent, a.registrar.Fence, a.registrar.Self.Fence = a.clock.Now(), 15*time.Minute, 15*time.Minute
+		a.registrar.Sent, a.registrar.Fence, a.registrar.Self.Fence = a.sched.Now(), 15*time.Minute, 15*time.Minute
 		p.known = changed(p, func(k *knownPool) { k.Pressure = allocator.PressureExhausted })
 		r := leaseRight(p.known.Pool, netip.MustParsePrefix("10.0.0.4/30"))
 		r.Phase, r.UID, r.Revision, r.Asserted, r.Term, r.Turn = protocol.Held, "u1", "7", 3, 3, 1

@@ -69,7 +69,7 @@ func (a *Agent) claimAddresses(ctx context.Context, c protocol.Claim, conf *pool
 			return nil, nil, &ClaimError{Claim: c.Ref().String(), Why: fmt.Sprintf("has address %v, which is in no pool of network %s", ip.Addr(), c.Network)}
 		}
 		p := a.pool(protocol.PoolName(src.Pool))
-		if _, _, err := p.until(ctx, func(*knownPool, bool) string { return a.unopened(p.name) }); err != nil {
+		if _, _, err := p.until(ctx, a.sched, func(*knownPool, bool) string { return a.unopened(p.name) }); err != nil {
 			return nil, nil, err
 		}
 		in, _ := known[src.Pool].shape.Locate(ip.Addr())

@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"net/netip"
-	"time"
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/access"
@@ -156,12 +155,6 @@ type Events interface {
 	WarnNode(node protocol.NodeName, uid protocol.UID, reason, message string)
 	// WarnPod says something of a pod of the node, likewise.
 	WarnPod(pod protocol.PodRef, reason, message string)
-}
-
-// A Clock tells the time and waits.
-type Clock interface {
-	Now() protocol.Instant
-	After(d time.Duration) <-chan time.Time
 }
 
 // Host looks at what the host has of pods.

@@ -83,7 +83,7 @@ type position struct {
 // whose outcome own then has, unless enough are under way. ended closes when
 // any ends; it is nil, and the ADD does not wait, if one has ended since there were so
 // many landings: what that has brought is not a reason for another.
-func (a *Agent) join(p *pool, n addressDemand, finished uint64) (own <-chan error, ended <-chan struct{}) {
+func (a *Agent) join(p *pool, n addressDemand, finished uint64) (own *acquiring, ended <-chan struct{}) {
 	d := &p.demands
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -98,17 +98,23 @@ func (a *Agent) join(p *pool, n addressDemand, finished uint64) (own <-chan erro
 		return nil, d.ended
 	}
 	if under > 0 {
-		now := a.clock.Now()
+		now := a.sched.Now()
 		d.rush = &now
 	}
 	d.change(n, 1, 0)
-	result := make(chan error, 1)
+	own = &acquiring{ended: make(chan struct{})}
 	a.background(func(ctx context.Context) {
-		err := a.acquire(ctx, p, n)
-		result <- err
-		a.land(d, n, err)
+		own.err = a.acquire(ctx, p, n)
+		close(own.ended)
+		a.land(d, n, own.err)
 	})
-	return result, d.ended
+	return own, d.ended
+}
+
+// acquiring is an acquire that an ADD has begun. Its error may be read when ended is closed.
+type acquiring struct {
+	ended chan struct{}
+	err   error
 }
 
 // joinRest adds an ADD to those that wait for the acquires under way for such as it, unless
@@ -154,7 +160,7 @@ func (a *Agent) land(d *demands, n addressDemand, err error) {
 		if d.unmetLately == nil {
 			d.unmetLately = map[demandKey]unmetLately{}
 		}
-		d.unmetLately[n.key()] = unmetLately{a.clock.Now(), unmet}
+		d.unmetLately[n.key()] = unmetLately{a.sched.Now(), unmet}
 	}
 	a.finished.Add(1)
 	if d.ended != nil {

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 
+	"github.com/tenure-ipam/tenure/ipam/node/sched"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -14,17 +15,16 @@ func (a *Agent) driveForADD(ctx context.Context, fresh protocol.Right, begin beg
 		res   protocol.Result
 		err   error
 	}
-	done, add := make(chan driven, 1), ctx
+	var d driven
+	done, add := make(chan struct{}), ctx
 	a.background(func(ctx context.Context) {
-		r, res, err := a.driveWhile(ctx, add, fresh, begin)
-		done <- driven{r, res, err}
+		d.right, d.res, d.err = a.driveWhile(ctx, add, fresh, begin)
+		close(done)
 	})
-	select {
-	case d := <-done:
-		return d.right, d.res, d.err
-	case <-ctx.Done():
+	if a.sched.Wait(ctx, sched.Forever, done) != 0 {
 		return fresh, protocol.Result{Verdict: protocol.VerdictLater}, context.Cause(ctx)
 	}
+	return d.right, d.res, d.err
 }
 
 // driveWhile is what driveForADD does in the background. It begins nothing for an ADD, whose
@@ -32,7 +32,7 @@ func (a *Agent) driveForADD(ctx context.Context, fresh protocol.Right, begin beg
 // right, which must not become the first one's again. So the right stays locked all the
 // while, and that other one's drive is the later.
 func (a *Agent) driveWhile(ctx, add context.Context, fresh protocol.Right, begin beginning) (protocol.Right, protocol.Result, error) {
-	release, err := a.rights.Lock(ctx, fresh.Name)
+	release, err := a.rights.Lock(ctx, a.sched, fresh.Name)
 	if err != nil {
 		return fresh, protocol.Result{Verdict: protocol.VerdictLater, Why: err.Error()}, err
 	}

@@ -63,7 +63,7 @@ func TestUseOfAnAddThatGaveUp(t *testing.T) {
 		first := protocol.Use{Claim: ref, Pod: protocol.PodRef{Namespace: "ns", Name: "first", UID: "p1"}, Interface: "net1"}
 		second := protocol.Use{Claim: ref, Pod: protocol.PodRef{Namespace: "ns", Name: "second", UID: "p2"}, Interface: "net1"}
 		a, _ := newRegisteredAgent(t, nil, shutPools{})
-		a.registrar.Sent = a.clock.Now()
+		a.registrar.Sent = a.sched.Now()
 		leases := []string{protocol.LeaseName("lan", block)}
 		uses := &lateUses{waiting: make(chan struct{}), goOn: make(chan struct{})}
 		a.cl.SubLeases = uses
@@ -78,7 +78,7 @@ func TestUseOfAnAddThatGaveUp(t *testing.T) {
 		}
 		// As holdClaim does.
 		add := func(ctx context.Context, use protocol.Use) (protocol.Right, protocol.Result, error) {
-			unlock, err := a.claims.Lock(ctx, "c")
+			unlock, err := a.claims.Lock(ctx, a.sched, "c")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -38,7 +38,7 @@ func TestFencedGivesNoGrantAnew(t *testing.T) {
 				const fence = 15 * time.Minute
 				a, p := newBubbleAgent(t, &listedLeases{})
 				a.host = goneHost{}
-				a.registrar.Term, a.registrar.Fence, a.registrar.Self.Fence, a.registrar.Sent = 3, fence, fence, a.clock.Now()
+				a.registrar.Term, a.registrar.Fence, a.registrar.Self.Fence, a.registrar.Sent = 3, fence, fence, a.sched.Now()
 				if tt.fenced {
 					time.Sleep(fence + time.Minute)
 				}

@@ -22,7 +22,7 @@ const CodePoolRefused agentapi.Code = 102
 
 // Serve answers one request of a plugin. Afterwards it logs one line for an ADD or a DEL.
 func (a *Agent) Serve(ctx context.Context, req agentapi.Request) agentapi.Response {
-	began := a.clock.Now()
+	began := a.sched.Now()
 	resp := agentapi.Response{Version: agentapi.Version}
 	var err error
 	switch req.Verb {
@@ -43,7 +43,7 @@ func (a *Agent) Serve(ctx context.Context, req agentapi.Request) agentapi.Respon
 	if err != nil {
 		resp.Result, resp.Error = nil, wireError(err)
 	}
-	took := a.clock.Now().Since(began)
+	took := a.sched.Now().Since(began)
 	said := resp
 	resp.After = func() { // what is only told to people takes a tenth of the agent's time
 		a.metrics.request(req.Verb, said.Error, took)
@@ -149,7 +149,7 @@ func (a *Agent) del(ctx context.Context, req agentapi.Request) error {
 // release frees an attachment, of that generation only unless it is 0, and lets
 // go of what nothing rests on any more.
 func (a *Agent) release(ctx context.Context, key store.Key, generation uint64) error {
-	unlock, err := a.keys.Lock(ctx, key)
+	unlock, err := a.keys.Lock(ctx, a.sched, key)
 	if err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func (a *Agent) releaseLocked(ctx context.Context, key store.Key, generation uin
 			}
 			expect(held)
 			for _, s := range sightingsOf(held) {
-				a.departures.note(s, a.clock.Now())
+				a.departures.note(s, a.sched.Now())
 			}
 			freed, ok, err = assign.ReleaseIf(tx, key, generation)
 			return err

@@ -131,7 +131,7 @@ func TestReadyWhileTheDiskHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newRestoredAgent(t)
 		st, hang := newHangingStore(t)
-		a.st, a.registrar.Sent, a.announced = st, a.clock.Now(), announcement{heard: true, listed: true}
+		a.st, a.registrar.Sent, a.announced = st, a.sched.Now(), announcement{heard: true, listed: true}
 		hang(func(tx *store.Tx) error { return tx.PutIdentity(store.Identity{Node: "n1", Term: 3}) })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

@@ -19,12 +19,12 @@ func (a *Agent) callLease(ctx context.Context, self protocol.Self, r protocol.Ri
 	var err error
 	switch call {
 	case protocol.CallCreate:
-		answered := a.reads.creating.begin(r.Pool, a.clock.Now())
+		answered := a.reads.creating.begin(r.Pool, a.sched.Now())
 		l, out, err = a.cl.Leases.CreateLease(ctx, protocol.Lease{
 			Meta: protocol.Meta{Name: r.Name}, Protocol: protocol.Version, Pool: r.Pool, PoolUID: r.PoolUID, Block: r.Block,
 			Holder: protocol.Holder{Node: self.Node}, Store: self.Store, Term: self.Term, Turn: 1, Ceded: r.CededNext(),
 		})
-		answered(a.clock.Now(), func() {
+		answered(a.sched.Now(), func() {
 			// It is asked for before the create counts as answered, and not after its record:
 			// else the read that waits for the creates under way misses the last of them.
 			if out == protocol.Done {

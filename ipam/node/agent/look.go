@@ -2,11 +2,11 @@ package agent
 
 import (
 	"context"
-	"math/rand/v2"
 	"net/netip"
 	"time"
 
 	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/node/sched"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -44,27 +44,22 @@ func (p *knownPool) small(f allocator.Family) bool {
 func (a *Agent) look(ctx context.Context, p *pool, spread time.Duration) (news bool) {
 	d := &p.demands
 	d.mu.Lock()
-	if d.seen.leased != nil && a.clock.Now().Since(d.seen.at) < max(lookEach, lookTimes*d.seen.took) {
+	if d.seen.leased != nil && a.sched.Now().Since(d.seen.at) < max(lookEach, lookTimes*d.seen.took) {
 		d.mu.Unlock()
 		return false
 	}
 	if listing := d.seen.listing; listing != nil {
 		d.mu.Unlock()
-		select {
-		case <-listing:
-			return true
-		case <-ctx.Done():
-			return false
-		}
+		return a.sched.Wait(ctx, sched.Forever, listing) == 0
 	}
 	listing := make(chan struct{})
 	d.seen.listing = listing
 	d.mu.Unlock()
 
 	if spread > 0 {
-		a.wait(ctx, rand.N(spread))
+		a.wait(ctx, sched.N(a.sched, spread))
 	}
-	began := a.clock.Now()
+	began := a.sched.Now()
 	blocks, err := a.cl.Leases.LeasedBlocks(ctx, p.name)
 	if err != nil {
 		a.log.DebugContext(ctx, "leases of a pool not listed", "pool", p.name, "error", err)
@@ -76,7 +71,7 @@ func (a *Agent) look(ctx context.Context, p *pool, spread time.Duration) (news b
 	if err != nil {
 		return false
 	}
-	d.seen.at, d.seen.took, d.seen.leased = began, a.clock.Now().Since(began), make(map[netip.Prefix]bool, len(blocks))
+	d.seen.at, d.seen.took, d.seen.leased = began, a.sched.Now().Since(began), make(map[netip.Prefix]bool, len(blocks))
 	for _, b := range blocks {
 		d.seen.leased[b] = true
 	}

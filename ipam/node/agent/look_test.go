@@ -12,6 +12,7 @@ import (
 	"go4.org/netipx"
 
 	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/node/sched"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -51,7 +52,7 @@ func newBubbleAgent(t *testing.T, leases *listedLeases) (*Agent, *pool) {
 	p := newPool("lan")
 	p.known = &knownPool{Pool: Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}, Open: true, Bits4: 30, Bits6: 112}}, shape: shape}
 	a := &Agent{
-		cfg: DefaultConfig("n1"), st: newStore(t), cl: Cluster{Leases: leases}, clock: bubbleClock{time.Now()}, log: slog.New(slog.DiscardHandler),
+		cfg: DefaultConfig("n1"), st: newStore(t), cl: Cluster{Leases: leases}, sched: sched.Goroutines(bubbleClock{time.Now()}), log: slog.New(slog.DiscardHandler),
 		pools: map[protocol.PoolName]*pool{"lan": p},
 	}
 	a.registrar.Seen.UID = "registration"
@@ -106,7 +107,7 @@ func TestLookIsSpread(t *testing.T) {
 		if took <= 100*time.Millisecond || took > spread+100*time.Millisecond || leases.lists != 1 {
 			t.Errorf("%d lists after %v; want one, within %v", leases.lists, took, spread)
 		}
-		if listed := a.clock.Now().Boot - p.demands.seen.at.Boot; listed != 100*time.Millisecond {
+		if listed := a.sched.Now().Boot - p.demands.seen.at.Boot; listed != 100*time.Millisecond {
 			t.Errorf("the overview is as of %v ago; want of when the list was begun", listed)
 		}
 	})
@@ -163,7 +164,7 @@ func TestCandidate(t *testing.T) {
 			t.Errorf("candidate %v; want none: all are tried, own, or others'", block)
 		}
 		p.demands.unclaim(free)
-		p.demands.met(free, a.clock.Now())
+		p.demands.met(free, a.sched.Now())
 		if block, ok := next(); ok {
 			t.Errorf("candidate %v; want none: another was met there", block)
 		}
@@ -237,7 +238,7 @@ func TestReserveAfterABurst(t *testing.T) {
 		a, p := newBubbleAgent(t, &listedLeases{})
 		block := netip.MustParsePrefix("10.0.0.4/30")
 		takeBlock(t, a, p, block)
-		p.demands.met(block, a.clock.Now())
+		p.demands.met(block, a.sched.Now())
 		a.reserve(p)
 		a.reserve(p)
 		time.Sleep(burstOver - time.Millisecond)
@@ -259,16 +260,16 @@ func TestHurried(t *testing.T) {
 		a, p := newBubbleAgent(t, &listedLeases{})
 		want := func(when string, hurried bool) {
 			t.Helper()
-			if got := a.hurried("lan", a.clock.Now()); got != hurried {
+			if got := a.hurried("lan", a.sched.Now()); got != hurried {
 				t.Errorf("%s: hurried %v; want %v", when, got, hurried)
 			}
 		}
 		want("at ease", false)
-		p.demands.met(netip.MustParsePrefix("10.0.0.16/30"), a.clock.Now())
+		p.demands.met(netip.MustParsePrefix("10.0.0.16/30"), a.sched.Now())
 		want("in a burst", true)
 		time.Sleep(burstOver)
 		want("after it", false)
-		if a.hurried("other", a.clock.Now()) {
+		if a.hurried("other", a.sched.Now()) {
 			t.Error("a burst in a pool that the node does not use")
 		}
 	})

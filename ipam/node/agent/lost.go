@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/node/recovery"
+	"github.com/tenure-ipam/tenure/ipam/node/sched"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -62,7 +64,8 @@ func (a *Agent) reclaim(ctx context.Context, leases []protocol.Lease, subs []pro
 	if out != protocol.Done {
 		return fmt.Errorf("read the registration: %w", cmpErr(err, out))
 	}
-	for id, left := range found {
+	for _, id := range slices.Sorted(maps.Keys(found)) {
+		left := found[id]
 		i := slices.IndexFunc(reg.Former, func(f protocol.Former) bool { return f.Store == id })
 		if i < 0 || reg.Former[i].Machine != a.cfg.Machine {
 			foreign += len(left.leases) + len(left.subs)
@@ -206,12 +209,12 @@ func (a *Agent) frozen(ctx context.Context, id protocol.StoreID) (f recovery.Fro
 		return f, err
 	}
 	there, err := a.host.Netns()
-	f.Netns, f.Boot, f.Now = map[string]string{}, a.cfg.Boot, a.clock.Now().Wall
+	f.Netns, f.Boot, f.Now = map[string]string{}, a.cfg.Boot, a.sched.Now().Wall
 	for _, ns := range there {
 		f.Netns[ns.Path] = ns.ID
 	}
 	f.Locate = func(pool protocol.PoolName, x netip.Addr) (allocator.Range, bool) {
-		ctx, cancel := context.WithTimeout(ctx, readBackWait)
+		ctx, cancel := a.sched.WithTimeout(ctx, readBackWait, context.DeadlineExceeded)
 		defer cancel()
 		known, err := a.ready(ctx, pool)
 		if err != nil {
@@ -233,7 +236,7 @@ func (a *Agent) moment(ctx context.Context, f protocol.Former) (lost store.Lost,
 	if err != nil || known {
 		return lost, err
 	}
-	lost = store.Lost{Store: f.Store, Boot: f.Boot, Noted: a.clock.Now().Wall}
+	lost = store.Lost{Store: f.Store, Boot: f.Boot, Noted: a.sched.Now().Wall}
 	if f.Boot != a.cfg.Boot {
 		return lost, nil
 	}
@@ -323,7 +326,7 @@ func (a *Agent) giveBackLost(ctx context.Context, id protocol.StoreID) error {
 			return err
 		}
 	}
-	inParallel(a.cfg.Parallel, rights, func(r protocol.Right) {
+	sched.Each(ctx, a.sched, a.cfg.Parallel, rights, func(r protocol.Right) {
 		if r.Phase != protocol.Frozen {
 			return
 		}

@@ -6,11 +6,10 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/delqueue"
 	"github.com/tenure-ipam/tenure/ipam/node/assign"
+	"github.com/tenure-ipam/tenure/ipam/node/sched"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -51,11 +50,11 @@ func (a *Agent) maintain(ctx context.Context) error {
 		{every: a.cfg.SweepEvery, do: a.sweep},
 		{every: a.cfg.SweepEvery, needRegistration: true, do: a.thaw},
 	}
-	g, ctx := errgroup.WithContext(ctx)
+	g, ctx := sched.NewGroup(ctx, a.sched)
 	g.Go(func() error { a.keepListing(ctx); return nil })
 	for _, job := range jobs {
 		g.Go(func() error {
-			for pause := job.after; a.wait(ctx, pause); pause = spread(job.every) {
+			for pause := job.after; a.wait(ctx, pause); pause = a.spread(job.every) {
 				if job.needRegistration && !a.awaitRegistration(ctx) {
 					return nil
 				}
@@ -79,14 +78,14 @@ func (a *Agent) awaitRegistration(ctx context.Context) bool {
 
 // lookAgain looks at the rights whose time has come, a few at once.
 func (a *Agent) lookAgain(ctx context.Context) {
-	names := a.schedule.due(a.clock.Now().Boot)
-	inParallel(a.cfg.Parallel, names, func(name string) {
+	names := a.schedule.due(a.sched.Now().Boot)
+	sched.Each(ctx, a.sched, a.cfg.Parallel, names, func(name string) {
 		r, ok := a.right(name)
 		if !ok {
 			return
 		}
 		if a.waitsForPool(r) { // nothing is to be written to find that out
-			a.lookIn(name, retryLater())
+			a.lookIn(name, a.retryLater())
 			return
 		}
 		ev := protocol.Event{Kind: protocol.EventLook}
@@ -96,7 +95,7 @@ func (a *Agent) lookAgain(ctx context.Context) {
 			ev.Kind = protocol.EventLetGo
 		}
 		if _, res, err := a.drive(ctx, r, a.beginWith(ev)); err != nil && ctx.Err() == nil {
-			a.lookIn(name, retryLater())
+			a.lookIn(name, a.retryLater())
 			a.log.DebugContext(ctx, "look put off", "right", name, "error", err, "verdict", res.Verdict)
 		}
 	})
@@ -151,7 +150,7 @@ func (a *Agent) drainJournal(ctx context.Context) {
 	}
 	for _, e := range entries {
 		key := store.Key{Network: e.Network, ContainerID: e.ContainerID, IfName: e.IfName}
-		unlock, err := a.keys.Lock(ctx, key)
+		unlock, err := a.keys.Lock(ctx, a.sched, key)
 		if err != nil {
 			return
 		}
@@ -169,7 +168,7 @@ func (a *Agent) drainJournal(ctx context.Context) {
 
 // sweepJournal removes what killed plugins have left in the journal's directory.
 func (a *Agent) sweepJournal(ctx context.Context) {
-	if err := delqueue.Sweep(a.cfg.JournalDir, a.clock.Now().Wall.Add(-ownEvery)); err != nil {
+	if err := delqueue.Sweep(a.cfg.JournalDir, a.sched.Now().Wall.Add(-ownEvery)); err != nil {
 		a.log.WarnContext(ctx, "journal not swept", "error", err)
 	}
 }
@@ -191,7 +190,7 @@ func (a *Agent) giveBack(ctx context.Context) {
 		return r.Phase != protocol.Lost && !r.MayGo(term) && a.keptBack(r) != nil
 	})
 	idle := a.idleRights(rights)
-	inParallel(a.cfg.Parallel, idle, func(r protocol.Right) {
+	sched.Each(ctx, a.sched, a.cfg.Parallel, idle, func(r protocol.Right) {
 		if r.Kind == protocol.RightLease && r.Phase == protocol.Held {
 			a.handBack(ctx, r)
 			return
@@ -233,7 +232,7 @@ func cededWhole(r protocol.Right) bool {
 // idleRights returns which of rights to let go: empty for long enough, and not
 // part of the reserve of a pool that the node uses.
 func (a *Agent) idleRights(rights []protocol.Right) []protocol.Right {
-	now := a.clock.Now()
+	now := a.sched.Now()
 	empty := map[string]bool{}
 	spare := map[protocol.PoolName]map[allocator.Family]int{} // free addresses beyond the reserve
 	var info map[assign.BlockKey]allocator.BlockInfo

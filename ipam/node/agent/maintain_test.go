@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/node/sched"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -36,7 +37,7 @@ func TestLostIsNoReserve(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.unserving.follow(3, protocol.Result{Next: r})
-		a.idle[r.Name], a.clock = protocol.Instant{}, clockAt{now: protocol.Instant{Boot: 2 * time.Minute}}
+		a.idle[r.Name], a.sched = protocol.Instant{}, sched.Goroutines(clockAt{now: protocol.Instant{Boot: 2 * time.Minute}})
 		if got := a.idleRights([]protocol.Right{r}); len(got) != want {
 			t.Errorf("%s: %d leases go back; want %d", phase, len(got), want)
 		}

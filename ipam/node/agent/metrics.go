@@ -131,7 +131,7 @@ func (s state) Collect(ch chan<- prometheus.Metric) {
 	gauge(descDamaged, float64(s.a.faults.journal.Load()))
 	gauge(descForeign, float64(foreign))
 	if !sent.Wall.IsZero() {
-		gauge(descBeatAge, s.a.clock.Now().Since(sent).Seconds())
+		gauge(descBeatAge, s.a.sched.Now().Since(sent).Seconds())
 	}
 	var attachments float64
 	lost := 0

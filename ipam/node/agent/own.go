@@ -3,10 +3,10 @@ package agent
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"time"
 
+	"github.com/tenure-ipam/tenure/ipam/node/sched"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -16,7 +16,7 @@ import (
 // that has found a store of this machine lost: a create of that one may still come, and
 // only a list finds it, since nobody has noted its name.
 func (a *Agent) keepListing(ctx context.Context) {
-	began := a.clock.Now()
+	began := a.sched.Now()
 	for pause := time.Duration(0); a.waitToList(ctx, pause) && a.awaitRegistration(ctx); pause = a.nextList(began) {
 		a.listOwn(ctx)
 	}
@@ -25,28 +25,18 @@ func (a *Agent) keepListing(ctx context.Context) {
 // waitToList pauses for d, or until a list is wanted at once; it reports whether ctx has
 // not ended.
 func (a *Agent) waitToList(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-a.listNow:
-		return true
-	case <-a.clock.After(d):
-		return true
-	}
+	return a.sched.Wait(ctx, d, a.listNow) != sched.Ended
 }
 
 // wakeList has listOwn be made now.
 func (a *Agent) wakeList() {
-	select {
-	case a.listNow <- struct{}{}:
-	default: // it is due already
-	}
+	sched.Signal(a.listNow)
 }
 
 // nextList returns how long to wait before the next list of an agent that began to list
 // then.
 func (a *Agent) nextList(began protocol.Instant) time.Duration {
-	now := a.clock.Now()
+	now := a.sched.Now()
 	a.mu.Lock()
 	lost := slices.ContainsFunc(a.registrar.Seen.Former, func(f protocol.Former) bool {
 		return f.Machine == a.cfg.Machine && f.Store != a.st.ID()
@@ -57,9 +47,9 @@ func (a *Agent) nextList(began protocol.Instant) time.Duration {
 	at := start.Add(now.Since(began))
 	if next, ok := protocol.NextLook(start, at); ok && lost {
 		d := next.Sub(at)
-		return d + rand.N(d/4+1)
+		return d + sched.N(a.sched, d/4+1)
 	}
-	return spread(ownEvery)
+	return a.spread(ownEvery)
 }
 
 // listOwn compares what the API server has in this node's name with what the store
@@ -73,7 +63,7 @@ func (a *Agent) listOwn(ctx context.Context) {
 			return
 		}
 		a.log.WarnContext(ctx, "what the API server has in this node's name is not known", "error", err)
-		if !a.wait(ctx, jittered(ownRetry)) {
+		if !a.wait(ctx, a.jittered(ownRetry)) {
 			return
 		}
 	}
@@ -81,7 +71,7 @@ func (a *Agent) listOwn(ctx context.Context) {
 
 // compareOwn is listOwn once.
 func (a *Agent) compareOwn(ctx context.Context) error {
-	began, rewinds := a.clock.Now(), a.epoch().rewinds
+	began, rewinds := a.sched.Now(), a.epoch().rewinds
 	leases, _, err := a.cl.Leases.NodeLeases(ctx, a.cfg.Node)
 	if err != nil {
 		return err
@@ -140,7 +130,7 @@ func (a *Agent) adoptStray(ctx context.Context, r protocol.Right) (recorded bool
 	if _, known := a.right(r.Name); known {
 		return true
 	}
-	unlock, err := a.rights.Lock(ctx, r.Name)
+	unlock, err := a.rights.Lock(ctx, a.sched, r.Name)
 	if err != nil {
 		return false
 	}
@@ -167,7 +157,7 @@ func (a *Agent) certain(ev protocol.Event) bool {
 	if ev.Call != protocol.CallCreate {
 		return false
 	}
-	now := a.clock.Now()
+	now := a.sched.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if ev.Outcome == protocol.Unknown {

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"sync"
 	"time"
 
+	"github.com/tenure-ipam/tenure/ipam/node/sched"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -19,9 +19,9 @@ const placeEvery = time.Second
 
 // A listing is the pools of the default domain as they were listed last.
 type listing struct {
-	mu    sync.Mutex // held while they are listed
-	pools []poolspec.DomainPool
-	at    protocol.Instant
+	lock  sched.Locks[struct{}] // held while they are listed
+	pools []poolspec.DomainPool // guarded by lock
+	at    protocol.Instant      // guarded by lock
 }
 
 // An unplacedError says why the pool of a configuration that does not name it is not known; it may
@@ -122,9 +122,12 @@ func (p *knownPool) unnamed() bool { return poolspec.InDefaultDomain(p.Name, p.D
 // domainPools lists the pools of the default domain, unless somebody has a moment ago.
 func (a *Agent) domainPools(ctx context.Context) ([]poolspec.DomainPool, error) {
 	l := &a.listing
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if now := a.clock.Now(); l.pools == nil || now.Since(l.at) >= placeEvery {
+	unlock, err := l.lock.Lock(ctx, a.sched, struct{}{})
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if now := a.sched.Now(); l.pools == nil || now.Since(l.at) >= placeEvery {
 		pools, err := a.cl.Pools.DomainPools(ctx)
 		if err != nil {
 			return nil, err

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tenure-ipam/tenure/ipam/node/sched"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -15,7 +16,7 @@ import (
 type sharedPools struct {
 	Pools
 	background func(func(context.Context)) // runs a task
-	clock      Clock
+	sched      sched.Scheduler
 	creating   creating
 
 	mu    sync.Mutex
@@ -29,10 +30,11 @@ type poolReads struct {
 
 // poolRead is one read. Its fields may be read when done is closed.
 type poolRead struct {
-	done chan struct{}
-	pool protocol.Pool
-	out  protocol.Outcome
-	err  error
+	sched sched.Scheduler
+	done  chan struct{}
+	pool  protocol.Pool
+	out   protocol.Outcome
+	err   error
 }
 
 // ReadPool implements [Pools].
@@ -42,12 +44,10 @@ func (s *sharedPools) ReadPool(ctx context.Context, name protocol.PoolName) (pro
 
 // await returns what the read brings.
 func (r *poolRead) await(ctx context.Context) (protocol.Pool, protocol.Outcome, error) {
-	select {
-	case <-r.done:
-		return r.pool, r.out, r.err
-	case <-ctx.Done():
+	if r.sched.Wait(ctx, sched.Forever, r.done) != 0 {
 		return protocol.Pool{}, protocol.Unknown, context.Cause(ctx)
 	}
+	return r.pool, r.out, r.err
 }
 
 // join returns a read that has not begun.
@@ -64,7 +64,7 @@ func (s *sharedPools) join(name protocol.PoolName) *poolRead {
 		s.background(func(ctx context.Context) { s.serve(ctx, name, of) })
 	}
 	if of.next == nil {
-		of.next = &poolRead{done: make(chan struct{})}
+		of.next = &poolRead{sched: s.sched, done: make(chan struct{})}
 	}
 	return of.next
 }
@@ -72,7 +72,7 @@ func (s *sharedPools) join(name protocol.PoolName) *poolRead {
 // serve reads a pool until nobody waits for it.
 func (s *sharedPools) serve(ctx context.Context, name protocol.PoolName, of *poolReads) {
 	for {
-		s.creating.await(ctx, name, s.clock)
+		s.creating.await(ctx, name, s.sched)
 		s.mu.Lock()
 		r := of.next
 		of.next = nil
@@ -142,7 +142,7 @@ const (
 
 // await waits until no create of a pool is under way, and not for long: those that began
 // with the one that was answered last are answered by then, if anything is.
-func (c *creating) await(ctx context.Context, name protocol.PoolName, clock Clock) {
+func (c *creating) await(ctx context.Context, name protocol.PoolName, s sched.Scheduler) {
 	c.mu.Lock()
 	of := c.pools[name]
 	if of == nil || of.none == nil {
@@ -151,9 +151,5 @@ func (c *creating) await(ctx context.Context, name protocol.PoolName, clock Cloc
 	}
 	none, took := of.none, min(awaitTimes*of.took, awaitAtMost)
 	c.mu.Unlock()
-	select {
-	case <-none:
-	case <-clock.After(took):
-	case <-ctx.Done():
-	}
+	s.Wait(ctx, took, none)
 }

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tenure-ipam/tenure/ipam/node/sched"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -31,7 +32,7 @@ func TestSharedPools(t *testing.T) {
 		var running sync.WaitGroup
 		shared := &sharedPools{Pools: slow, background: func(task func(context.Context)) {
 			running.Go(func() { task(t.Context()) })
-		}, clock: bubbleClock{time.Now()}}
+		}, sched: sched.Goroutines(bubbleClock{time.Now()})}
 		var callers sync.WaitGroup
 		call := func(want int64, after time.Duration) {
 			callers.Go(func() {
@@ -69,7 +70,7 @@ func TestPoolIsReadAfterTheCreates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running sync.WaitGroup
 		clock, slow := bubbleClock{time.Now()}, &slowPools{}
-		shared := &sharedPools{Pools: slow, clock: clock, background: func(task func(context.Context)) {
+		shared := &sharedPools{Pools: slow, sched: sched.Goroutines(clock), background: func(task func(context.Context)) {
 			running.Go(func() { task(t.Context()) })
 		}}
 		create := func(took time.Duration) {

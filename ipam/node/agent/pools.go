@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/node/sched"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -139,7 +140,7 @@ func (a *Agent) follower(ctx context.Context, start func(task func() error)) fun
 		ctx, cancel := context.WithCancel(ctx)
 		ended := make(chan struct{})
 		a.mu.Lock()
-		p.unfollow = func() { cancel(); <-ended }
+		p.unfollow = func() { cancel(); a.sched.Wait(context.WithoutCancel(ctx), sched.Forever, ended) }
 		a.mu.Unlock()
 		start(func() error {
 			defer close(ended)
@@ -220,7 +221,7 @@ func (a *Agent) hear(ctx context.Context, p *pool, heard Pool, exists bool) erro
 	}
 	before, now := was != nil && was.Pressure == allocator.PressureExhausted, heard.Pressure == allocator.PressureExhausted
 	if before && !now {
-		p.demands.ease(a.clock.Now()) // first: who sees that the pool has eased sees how lately
+		p.demands.ease(a.sched.Now()) // first: who sees that the pool has eased sees how lately
 	}
 	p.set(&knownPool{Pool: heard, shape: shape, text: string(text)}, false)
 	if now && !before {

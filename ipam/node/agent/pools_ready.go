@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/tenure-ipam/tenure/ipam/node/sched"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -19,14 +20,14 @@ func (e *notReadyError) Error() string { return fmt.Sprintf("pool %s %s", e.Pool
 
 // ready returns pool name once it can be used, waiting until ctx ends.
 func (a *Agent) ready(ctx context.Context, name protocol.PoolName) (*knownPool, error) {
-	known, _, err := a.pool(name).until(ctx, unready)
+	known, _, err := a.pool(name).until(ctx, a.sched, unready)
 	return known, err
 }
 
 // until waits until nothing stands against p by the word of against, which it asks
 // again at each news of p. It returns p as it is then, and whether it has waited; when
 // ctx ends, a [*notReadyError] with what stood against p last.
-func (p *pool) until(ctx context.Context, against func(known *knownPool, absent bool) string) (known *knownPool, waited bool, err error) {
+func (p *pool) until(ctx context.Context, s sched.Scheduler, against func(known *knownPool, absent bool) string) (known *knownPool, waited bool, err error) {
 	for {
 		known, absent, changed := p.now()
 		why := against(known, absent)
@@ -36,7 +37,7 @@ func (p *pool) until(ctx context.Context, against func(known *knownPool, absent 
 		case known == nil && !absent:
 			why = p.whyUnknown()
 		}
-		if err := p.awaitNews(ctx, changed, why); err != nil {
+		if err := p.awaitNews(ctx, s, changed, why); err != nil {
 			return nil, true, err
 		}
 		waited = true
@@ -45,13 +46,11 @@ func (p *pool) until(ctx context.Context, against func(known *knownPool, absent 
 
 // awaitNews waits until changed, which came from [pool.now], closes. When ctx ends it
 // returns a [*notReadyError] with why p was waited for.
-func (p *pool) awaitNews(ctx context.Context, changed <-chan struct{}, why string) error {
-	select {
-	case <-changed:
+func (p *pool) awaitNews(ctx context.Context, s sched.Scheduler, changed <-chan struct{}, why string) error {
+	if s.Wait(ctx, sched.Forever, changed) == 0 {
 		return nil
-	case <-ctx.Done():
-		return &notReadyError{Pool: p.name, Why: why}
 	}
+	return &notReadyError{Pool: p.name, Why: why}
 }
 
 // unread says of a pool that nothing was heard of it yet.

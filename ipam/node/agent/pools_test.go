@@ -19,6 +19,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/agentapi"
+	"github.com/tenure-ipam/tenure/ipam/node/sched"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -134,7 +135,7 @@ func newRegisteredAgent(t *testing.T, leases Leases, pools Pools) (*Agent, *pool
 	t.Helper()
 	a, p := newBubbleAgent(t, &listedLeases{})
 	a.cl.Leases, a.cl.Pools, a.metrics = leases, pools, newMetrics(state{a})
-	a.reads = &sharedPools{Pools: pools, background: a.background, clock: a.clock}
+	a.reads = &sharedPools{Pools: pools, background: a.background, sched: a.sched}
 	a.registrar.Term = 3
 	err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutIdentity(store.Identity{Node: "n1", Term: 3}) })
 	if err != nil {
@@ -245,7 +246,7 @@ func TestHearsPressure(t *testing.T) {
 			if err := a.hear(t.Context(), p, heard, true); err != nil {
 				t.Fatal(err)
 			}
-			if eased := p.demands.eased(a.clock.Now()); eased != tt.eased || !slices.Equal(ceding, tt.ceding) {
+			if eased := p.demands.eased(a.sched.Now()); eased != tt.eased || !slices.Equal(ceding, tt.ceding) {
 				t.Errorf("heard that it is %s: eased for %v, ceding %t; want %v, %t", tt.pressure, eased, ceding, tt.eased, tt.ceding)
 			}
 			if tt.pressure != allocator.PressureExhausted {
@@ -441,7 +442,7 @@ func TestPoolHeardWhileTheStoreFails(t *testing.T) {
 		defer st.Close()
 		heard := Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}, Open: true, Bits4: 30}}
 		heard.Text.Ranges = []poolspec.RangeText{{CIDR: "10.0.0.0/27"}}
-		a := &Agent{st: st, clock: bubbleClock{time.Now()}, log: slog.New(slog.DiscardHandler), cl: Cluster{Pools: toldOnce{pool: heard}}, pools: map[protocol.PoolName]*pool{}}
+		a := &Agent{st: st, sched: sched.Goroutines(bubbleClock{time.Now()}), log: slog.New(slog.DiscardHandler), cl: Cluster{Pools: toldOnce{pool: heard}}, pools: map[protocol.PoolName]*pool{}}
 		p := newPool("lan")
 		a.pools["lan"] = p
 		ctx, cancel := context.WithCancel(t.Context())

@@ -29,7 +29,7 @@ func (a *Agent) Ready(ctx context.Context) (bool, string) {
 	if ok, why := a.serving(); !ok {
 		return false, why
 	}
-	now := a.clock.Now().Boot
+	now := a.sched.Now().Boot
 	a.mu.Lock()
 	t, term, except, unseen := a.announced, a.registrar.Term, maps.Clone(a.anothers), maps.Clone(a.unseen)
 	a.mu.Unlock()
@@ -62,7 +62,7 @@ func (a *Agent) Ready(ctx context.Context) (bool, string) {
 // compared notes that what is there in the node's name, listed in that era, was compared
 // with the store, which has shown these rights to be there otherwise, or not at all.
 func (a *Agent) compared(rewinds int, otherwise []protocol.Right) {
-	now := a.clock.Now().Boot
+	now := a.sched.Now().Boot
 	unseen := map[string]bool{}
 	for _, r := range otherwise {
 		unseen[r.Name] = true

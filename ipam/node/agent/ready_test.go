@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tenure-ipam/tenure/ipam/node/sched"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -39,8 +40,8 @@ func TestReady(t *testing.T) {
 		{name: "it was ready before", announced: announcement{done: true}, said: 1, want: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			a := &Agent{st: newStore(t), cfg: Config{Node: "n1"}, clock: stoppedClock{}, log: slog.New(slog.DiscardHandler)}
-			now := a.clock.Now()
+			a := &Agent{st: newStore(t), cfg: Config{Node: "n1"}, sched: sched.Goroutines(stoppedClock{}), log: slog.New(slog.DiscardHandler)}
+			now := a.sched.Now()
 			a.registrar = protocol.Registrar{Self: protocol.Identity{Node: "n1"}, Term: 2, Sent: now}
 			a.announced = tt.announced
 			a.announced.since += now.Boot
@@ -67,7 +68,7 @@ func TestReady(t *testing.T) {
 func TestReadyAnewAfterRestore(t *testing.T) {
 	a := newRestoredAgent(t)
 	self := protocol.Identity{Node: "n1"}
-	a.registrar = protocol.Registrar{Self: self, Term: 3, Sent: a.clock.Now()}
+	a.registrar = protocol.Registrar{Self: self, Term: 3, Sent: a.sched.Now()}
 	a.announced.done = true
 	ready := func(when string, want bool) {
 		t.Helper()
@@ -80,7 +81,7 @@ func TestReadyAnewAfterRestore(t *testing.T) {
 	if err := a.read(t.Context(), a.epoch(), true); !errors.Is(err, errRewound) {
 		t.Fatalf("an answer of an earlier state: %v; want %v", err, errRewound)
 	}
-	if err := a.accept(t.Context(), 0, a.epoch().rewinds, protocol.Registrar{Self: self, Term: 4, Sent: a.clock.Now()}); err != nil {
+	if err := a.accept(t.Context(), 0, a.epoch().rewinds, protocol.Registrar{Self: self, Term: 4, Sent: a.sched.Now()}); err != nil {
 		t.Fatal(err)
 	}
 	ready("registered again", false)
@@ -96,7 +97,7 @@ func TestNotReadyByWhatWasBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newRestoredAgent(t)
 		st, hang := newHangingStore(t)
-		a.st, a.registrar.Sent, a.announced = st, a.clock.Now(), announcement{heard: true, listed: true}
+		a.st, a.registrar.Sent, a.announced = st, a.sched.Now(), announcement{heard: true, listed: true}
 		goOn := hang(func(tx *store.Tx) error {
 			return tx.PutRight(protocol.Right{Kind: protocol.RightUse, Name: "c.0", Phase: protocol.Held, UID: "u", Asserted: 3, Term: 3})
 		})
@@ -139,7 +140,7 @@ func TestReadyWhenWhatIsMissingIsBack(t *testing.T) {
 		leases := &forgottenLeases{slow: true}
 		a, p := newRegisteredAgent(t, leases, shutPools{})
 		a.cl.SubLeases = noSubLeases{}
-		a.registrar.Sent, a.announced.heard = a.clock.Now(), true
+		a.registrar.Sent, a.announced.heard = a.sched.Now(), true
 		r := leaseRight(p.known.Pool, netip.MustParsePrefix("10.0.0.4/30"))
 		r.Phase, r.UID, r.Revision, r.Asserted, r.Term = protocol.Held, "before", "7", 3, 3
 		if err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutRight(r) }); err != nil {
@@ -151,7 +152,7 @@ func TestReadyWhenWhatIsMissingIsBack(t *testing.T) {
 		for range 5 {
 			a.lookAgain(t.Context())
 			if ok, _ := a.Ready(t.Context()); ok {
-				t.Fatalf("ready after %v, with a lease that is missing", a.clock.Now().Boot)
+				t.Fatalf("ready after %v, with a lease that is missing", a.sched.Now().Boot)
 			}
 			time.Sleep(retryAfter)
 		}

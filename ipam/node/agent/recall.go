@@ -44,7 +44,7 @@ func (a *Agent) hearRecalls(s protocol.Registration) {
 		return
 	}
 	var fresh []protocol.Recall
-	now := a.clock.Now().Wall
+	now := a.sched.Now().Wall
 	a.mu.Lock()
 	first := a.recalls == nil
 	heard := make(map[string]bool, len(s.Recalls))

@@ -75,8 +75,8 @@ func TestRecallAnsweredBeforeItIsCeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leases := &deafLeases{}
 		a, p := newRegisteredAgent(t, leases, shutPools{})
-		a.registrar.Sent = a.clock.Now()
-		a.public = leasestatus.New(a.st, leases, time.Minute, func(string) {}, a.log)
+		a.registrar.Sent = a.sched.Now()
+		a.public = leasestatus.New(a.st, leases, a.sched, time.Minute, func(string) {}, a.log)
 		r := leaseRight(p.known.Pool, netip.MustParsePrefix("10.0.0.4/30"))
 		r.Phase, r.UID, r.Revision, r.Asserted, r.Term, r.Turn = protocol.Held, "u1", "7", 3, 3, 1
 		leases.now = protocol.Lease{Meta: protocol.Meta{Name: r.Name, UID: "u1", Revision: "7"}, Protocol: protocol.Version, Pool: "lan", PoolUID: r.PoolUID, Block: r.Block,

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
+	"github.com/tenure-ipam/tenure/ipam/node/sched"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -24,11 +24,11 @@ func (a *Agent) runRegistration(ctx context.Context) error {
 			return err
 		}
 		a.saySilence(&quiet, accepted)
-		pause := jittered(regRetry)
+		pause := a.jittered(regRetry)
 		if accepted {
 			a.mu.Lock()
 			pause = a.registrar.BeatEvery()
-			pause -= rand.N(pause/8 + 1) // agents that began at once must not go on so
+			pause -= sched.N(a.sched, pause/8+1) // agents that began at once must not go on so
 			a.mu.Unlock()
 		}
 		if again {
@@ -46,14 +46,13 @@ func (a *Agent) runRegistration(ctx context.Context) error {
 // an agent that finds F passed must not wait F/4 more before it says that it is
 // there.
 func (a *Agent) pause(ctx context.Context, d time.Duration) bool {
-	began := a.clock.Now()
-	for left := d; left > 0; left = d - a.clock.Now().Since(began) {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-a.beatNow:
+	began := a.sched.Now()
+	for left := d; left > 0; left = d - a.sched.Now().Since(began) {
+		switch a.sched.Wait(ctx, min(left, regRetry), a.beatNow) {
+		case 0:
 			return true
-		case <-a.clock.After(min(left, regRetry)):
+		case sched.Ended:
+			return false
 		}
 	}
 	return true
@@ -64,7 +63,7 @@ func (a *Agent) pause(ctx context.Context, d time.Duration) bool {
 // an agent that cannot record what it was told must not go on.
 func (a *Agent) beat(ctx context.Context) (accepted, again bool, err error) {
 	a.learnNode(ctx)
-	ev, rewinds := protocol.RegistrationEvent{Now: a.clock.Now()}, a.epoch().rewinds
+	ev, rewinds := protocol.RegistrationEvent{Now: a.sched.Now()}, a.epoch().rewinds
 	for range maxSteps {
 		a.mu.Lock()
 		// The answer is of before: its term would pass for one in which all has been said again.
@@ -116,7 +115,7 @@ func (a *Agent) callRegistration(ctx context.Context, res protocol.RegistrationR
 	if err != nil {
 		ev.Why = err.Error()
 	}
-	ev.Now = a.clock.Now()
+	ev.Now = a.sched.Now()
 	return ev
 }
 
@@ -165,7 +164,7 @@ func (a *Agent) accept(ctx context.Context, had int64, rewinds int, next protoco
 	}
 	a.registrar = next
 	if !a.announced.heard {
-		a.announced.heard, a.announced.since = true, a.clock.Now().Boot
+		a.announced.heard, a.announced.since = true, a.sched.Now().Boot
 	}
 	a.reading = a.unreadLocked(had, next.Seen) // until listOwn has found what it left
 	a.mu.Unlock()
@@ -192,7 +191,7 @@ func (a *Agent) sayAgain(names []string) {
 		if i < a.cfg.Parallel {
 			a.lookIn(name, 0)
 		} else {
-			a.lookIn(name, rand.N(over))
+			a.lookIn(name, sched.N(a.sched, over))
 		}
 	}
 }

@@ -198,7 +198,7 @@ func (a *Agent) cachedSandboxes(cached []cniresults.Entry, within *netipx.IPSet)
 // given returns what Tenure has given here, or taken back of late, and the pods that have asked it
 // for something.
 func (a *Agent) given(ctx context.Context, within *netipx.IPSet) (has []protocol.Sighting, asking []protocol.UID, err error) {
-	asking = a.arrivals.all(a.clock.Now())
+	asking = a.arrivals.all(a.sched.Now())
 	err = a.st.ViewContext(ctx, func(tx *store.Tx) error {
 		for att, err := range tx.Attachments() {
 			if err != nil {
@@ -211,7 +211,7 @@ func (a *Agent) given(ctx context.Context, within *netipx.IPSet) (has []protocol
 		}
 		return nil
 	})
-	has = append(has, a.departures.all(a.clock.Now())...) // after the store: what is freed is noted before
+	has = append(has, a.departures.all(a.sched.Now())...) // after the store: what is freed is noted before
 	slices.Sort(asking)
 	return slices.DeleteFunc(has, func(s protocol.Sighting) bool { return !within.Contains(s.Addr) }), slices.Compact(asking), err
 }

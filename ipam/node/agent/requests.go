@@ -2,6 +2,7 @@ package agent
 
 import (
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -119,5 +120,6 @@ func (q *requests) untried(before func(tried protocol.Instant) bool) []*request 
 			all = append(all, r)
 		}
 	}
+	slices.SortFunc(all, func(a, b *request) int { return strings.Compare(a.name, b.name) })
 	return all
 }

@@ -46,10 +46,10 @@ func (a *Agent) reserve(p *pool) {
 		size := 1 << (f.BitLen() - known.bits(f))
 		wanted := allocator.Wanted(c.Taken, c.Free, size, known.Pressure)
 		d := &p.demands
-		if wanted == 0 || d.unmet(addressDemand{family: f}, a.clock.Now()) != nil {
+		if wanted == 0 || d.unmet(addressDemand{family: f}, a.sched.Now()) != nil {
 			continue // those who wait need what there is
 		}
-		if calm := d.calm(a.clock.Now()); calm < burstOver {
+		if calm := d.calm(a.sched.Now()); calm < burstOver {
 			a.reserveIn(p, burstOver-calm)
 			continue
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 
+	"github.com/tenure-ipam/tenure/ipam/node/sched"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -302,8 +303,5 @@ func (a *Agent) said(ctx context.Context, term int64, except, unseen map[string]
 
 // BeatNow has the next heartbeat sent now, and with it what the node says of itself.
 func (a *Agent) BeatNow() {
-	select {
-	case a.beatNow <- struct{}{}:
-	default: // it is due already
-	}
+	sched.Signal(a.beatNow)
 }

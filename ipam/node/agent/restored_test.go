@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tenure-ipam/tenure/ipam/node/sched"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -191,7 +192,7 @@ func TestOpeningOfALiveRead(t *testing.T) {
 func newRestoredAgent(t *testing.T) *Agent {
 	t.Helper()
 	a := &Agent{
-		st: newStore(t), cfg: Config{Node: "n1", Parallel: 1}, log: slog.New(slog.DiscardHandler), metrics: newMetrics(nil), clock: clockAt{},
+		st: newStore(t), cfg: Config{Node: "n1", Parallel: 1}, log: slog.New(slog.DiscardHandler), metrics: newMetrics(nil), sched: sched.Goroutines(clockAt{}),
 		beatNow: make(chan struct{}, 1), pools: map[protocol.PoolName]*pool{}, idle: map[string]protocol.Instant{},
 		follow: func(protocol.PoolName, *pool) {},
 	}
@@ -248,7 +249,7 @@ func TestLostGoesBack(t *testing.T) {
 		a.cl.Leases = &shownLease{lease: protocol.Lease{Meta: protocol.Meta{Name: r.Name, UID: "u2"}, Store: "another"}}
 		a.giveBack(t.Context())
 		// It has been idle since.
-		a.clock = clockAt{now: protocol.Instant{Boot: time.Hour, Wall: time.Time{}.Add(time.Hour)}}
+		a.sched = sched.Goroutines(clockAt{now: protocol.Instant{Boot: time.Hour, Wall: time.Time{}.Add(time.Hour)}})
 		a.giveBack(t.Context())
 		if _, known := a.right(r.Name); known != tt.want {
 			t.Errorf("%s, confirmed in term %d: recorded %v; want %v", tt.phase, tt.term, known, tt.want)

@@ -5,12 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"time"
 
 	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/node/sched"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -55,7 +55,7 @@ type beginning func(tx *store.Tx, self protocol.Self, r protocol.Right) (protoco
 // begin with where the store has none. A right that cannot be settled now is looked at again
 // by itself.
 func (a *Agent) drive(ctx context.Context, fresh protocol.Right, begin beginning) (protocol.Right, protocol.Result, error) {
-	release, err := a.rights.Lock(ctx, fresh.Name)
+	release, err := a.rights.Lock(ctx, a.sched, fresh.Name)
 	if err != nil {
 		return fresh, protocol.Result{Verdict: protocol.VerdictLater, Why: err.Error()}, err
 	}
@@ -74,7 +74,7 @@ func (a *Agent) driveLocked(ctx context.Context, fresh protocol.Right, begin beg
 		self, res, err := a.step(ctx, fresh, begin)
 		if err != nil {
 			if i > 0 { // what the call has changed is not in the record
-				a.lookIn(fresh.Name, retryLater())
+				a.lookIn(fresh.Name, a.retryLater())
 			}
 			return fresh, protocol.Result{Verdict: protocol.VerdictLater, Why: err.Error()}, err
 		}
@@ -110,7 +110,7 @@ func (a *Agent) driveLocked(ctx context.Context, fresh protocol.Right, begin beg
 		answer = ev
 		begin = func(*store.Tx, protocol.Self, protocol.Right) (protocol.Event, error) { return ev, nil }
 	}
-	a.lookIn(fresh.Name, retryLater())
+	a.lookIn(fresh.Name, a.retryLater())
 	return fresh, protocol.Result{Verdict: protocol.VerdictLater, Why: fresh.Name + " changes too often"}, nil
 }
 
@@ -119,7 +119,7 @@ const retryAfter = 5 * time.Second
 
 // retryLater is retryAfter, or up to half of it sooner: an API server that comes back
 // answers all agents at once, and must not have them back all at once.
-func retryLater() time.Duration { return retryAfter - rand.N(retryAfter/2) }
+func (a *Agent) retryLater() time.Duration { return retryAfter - sched.N(a.sched, retryAfter/2) }
 
 // frozenLook is how often a frozen right is looked at: somebody may have deleted
 // it, or taken it over.
@@ -129,7 +129,7 @@ const frozenLook = 10 * time.Minute
 // made. The look that was planned before the drive asked anything is superfluous if the right is
 // settled.
 func (a *Agent) settle(self protocol.Self, res protocol.Result, before *plannedLook) {
-	r, now := res.Next, a.clock.Now().Wall
+	r, now := res.Next, a.sched.Now().Wall
 	switch {
 	case res.Forget || res.Verdict == protocol.VerdictServes:
 		a.schedule.drop(r.Name, before)
@@ -154,7 +154,7 @@ func (a *Agent) settle(self protocol.Self, res protocol.Result, before *plannedL
 	case r.Phase == protocol.Frozen: // it waits for pods to end, not for the API server
 		a.lookIn(r.Name, frozenLook)
 	default:
-		a.lookIn(r.Name, retryLater())
+		a.lookIn(r.Name, a.retryLater())
 	}
 	if taken := res.Verdict == protocol.VerdictTaken || res.Verdict == protocol.VerdictRefused; taken && r.Phase == protocol.Lost && !cededWhole(r) {
 		a.sayLost(r, res.Why)
@@ -163,7 +163,7 @@ func (a *Agent) settle(self protocol.Self, res protocol.Result, before *plannedL
 
 // lookIn plans a look at a right in d.
 func (a *Agent) lookIn(name string, d time.Duration) {
-	a.schedule.at(name, a.clock.Now().Boot+d)
+	a.schedule.at(name, a.sched.Now().Boot+d)
 }
 
 // errUnanswered says that a drive ended because the API server did not answer.
@@ -196,7 +196,7 @@ func (a *Agent) step(ctx context.Context, fresh protocol.Right, begin beginning)
 		if err != nil {
 			return err
 		}
-		ev.Now = cmp.Or(ev.Now, a.clock.Now().Wall)
+		ev.Now = cmp.Or(ev.Now, a.sched.Now().Wall)
 		if ev.Object.Used, err = used(tx, was, ev.Object.Ceded); err != nil {
 			return err
 		}
@@ -215,7 +215,7 @@ func (a *Agent) step(ctx context.Context, fresh protocol.Right, begin beginning)
 	case err == nil:
 		a.follows(self, res)
 	case written: // the disk may have it all the same, and nobody sends the call: what is ceded would be nobody's
-		a.lookIn(fresh.Name, retryLater())
+		a.lookIn(fresh.Name, a.retryLater())
 	}
 	return self, res, err
 }
@@ -231,7 +231,7 @@ func (a *Agent) follows(self protocol.Self, res protocol.Result) {
 	case protocol.RightLease:
 		a.unserving.follow(self.Term, res)
 	case protocol.RightRequest:
-		a.requests.follow(res, a.clock.Now())
+		a.requests.follow(res, a.sched.Now())
 	case protocol.RightUse:
 	}
 }
@@ -363,7 +363,7 @@ type shown struct {
 // call sends a step's call, of the step's self, and returns its answer, and what was
 // wrong with it.
 func (a *Agent) call(ctx context.Context, self protocol.Self, res protocol.Result, has *shown) (ev protocol.Event, err error) {
-	r, asked := res.Next, a.clock.Now().Wall
+	r, asked := res.Next, a.sched.Now().Wall
 	ev = protocol.Event{Kind: protocol.EventAnswer, Call: res.Call}
 	switch r.Kind {
 	case protocol.RightLease:

@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/node/sched"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
 // stoppedClock is always at its start.
-type stoppedClock struct{ Clock }
+type stoppedClock struct{ sched.Clock }
 
 func (stoppedClock) Now() protocol.Instant { return protocol.Instant{} }
 
@@ -63,7 +64,7 @@ func TestFrozenKeeps(t *testing.T) {
 // stand in the way of other blocks.
 func TestLeaseOverLostBlock(t *testing.T) {
 	st := newStore(t)
-	a := &Agent{st: st, cfg: Config{Node: "n1"}, clock: stoppedClock{}}
+	a := &Agent{st: st, cfg: Config{Node: "n1"}, sched: sched.Goroutines(stoppedClock{})}
 	a.registrar.Term = 3
 	pool := Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}
 	small, large := netip.MustParsePrefix("10.0.0.10/32"), netip.MustParsePrefix("10.0.0.10/31")
@@ -120,7 +121,7 @@ func TestLeaseOverLostBlock(t *testing.T) {
 
 // clockAt is always at one moment.
 type clockAt struct {
-	Clock
+	sched.Clock
 	now protocol.Instant
 }
 
@@ -131,7 +132,7 @@ func (c clockAt) Now() protocol.Instant { return c.now }
 // and then this store lost, nobody would know whose that lease is (I4).
 func TestSilentForFWritesNothing(t *testing.T) {
 	for silent, want := range map[time.Duration]protocol.Call{time.Minute: protocol.CallCreate, 16 * time.Minute: protocol.CallNone} {
-		a := &Agent{st: newStore(t), cfg: Config{Node: "n1"}, clock: clockAt{now: protocol.Instant{Boot: silent}}}
+		a := &Agent{st: newStore(t), cfg: Config{Node: "n1"}, sched: sched.Goroutines(clockAt{now: protocol.Instant{Boot: silent}})}
 		a.registrar.Term, a.registrar.Fence, a.registrar.Self.Fence = 3, 15*time.Minute, 15*time.Minute
 		r := leaseRight(Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}, netip.MustParsePrefix("10.0.0.10/32"))
 		r.Phase, r.UID, r.Revision, r.Asserted, r.Term = protocol.Held, "u1", "7", 3, 3
@@ -158,7 +159,7 @@ func TestSilentForFWritesNothing(t *testing.T) {
 // everybody until the next, half an hour later (I5).
 func TestLookWithoutARegistration(t *testing.T) {
 	for silent, want := range map[time.Duration]time.Duration{time.Minute: 24 * time.Minute, 16 * time.Minute: retryAfter} {
-		a := &Agent{st: newStore(t), cfg: Config{Node: "n1"}, clock: clockAt{now: protocol.Instant{Boot: silent, Wall: time.Unix(0, 0).Add(6 * time.Minute)}}}
+		a := &Agent{st: newStore(t), cfg: Config{Node: "n1"}, sched: sched.Goroutines(clockAt{now: protocol.Instant{Boot: silent, Wall: time.Unix(0, 0).Add(6 * time.Minute)}})}
 		a.registrar.Term, a.registrar.Fence, a.registrar.Self.Fence = 3, 15*time.Minute, 15*time.Minute
 		a.registrar.Sent.Wall = time.Unix(0, 0).Add(5 * time.Minute)
 		r := leaseRight(Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}, netip.MustParsePrefix("10.0.0.10/32"))
@@ -200,7 +201,7 @@ func TestLookTakenUpLate(t *testing.T) {
 		noted := time.Unix(0, 0)
 		clock := &clockAt{now: protocol.Instant{Boot: asked, Wall: noted.Add(asked)}}
 		a := &Agent{
-			st: newStore(t), cfg: Config{Node: "n1"}, clock: clock, metrics: newMetrics(nil),
+			st: newStore(t), cfg: Config{Node: "n1"}, sched: sched.Goroutines(clock), metrics: newMetrics(nil),
 			cl: Cluster{Leases: slowRead{clock: clock, later: 35 * time.Minute}},
 		}
 		a.registrar.Term, a.registrar.Fence, a.registrar.Self.Fence, a.registrar.Sent.Wall = 3, 2*time.Hour, 2*time.Hour, noted

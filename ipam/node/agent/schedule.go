@@ -1,9 +1,11 @@
 package agent
 
 import (
-	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/tenure-ipam/tenure/ipam/node/sched"
 )
 
 // schedule is when to look at which right again, by the time since boot: the wall
@@ -30,15 +32,15 @@ func (s *schedule) at(name string, t time.Duration) {
 }
 
 // jittered returns d, give or take a half: agents must not come all at once.
-func jittered(d time.Duration) time.Duration { return d/2 + rand.N(d) }
+func (a *Agent) jittered(d time.Duration) time.Duration { return d/2 + sched.N(a.sched, d) }
 
 // spread is jittered for what is done seldom: after an outage, or a roll-out, all
 // agents begin at once, and must not go on so.
-func spread(every time.Duration) time.Duration {
+func (a *Agent) spread(every time.Duration) time.Duration {
 	if every < time.Minute {
 		return every
 	}
-	return every - rand.N(every/4)
+	return every - sched.N(a.sched, every/4)
 }
 
 // planned returns the look that is planned at name, or nil.
@@ -68,5 +70,6 @@ func (s *schedule) due(now time.Duration) []string {
 			delete(s.next, name)
 		}
 	}
+	slices.Sort(names)
 	return names
 }

@@ -27,7 +27,7 @@ func (a *Agent) sweep(ctx context.Context) {
 		a.log.ErrorContext(ctx, "store not read", "error", err)
 		return
 	}
-	now := a.clock.Now()
+	now := a.sched.Now()
 	suspects := map[store.Key]suspicion{}
 	for _, att := range all {
 		if !a.host.Gone(att) || !a.podGone(ctx, att, all) {

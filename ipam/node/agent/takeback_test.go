@@ -73,7 +73,7 @@ func TestTakeBackOfAnEndedAdd(t *testing.T) {
 		x := netip.MustParseAddr("10.0.0.5")
 		leases := &lateLeases{}
 		a, p := newRegisteredAgent(t, leases, shutPools{})
-		a.registrar.Sent = a.clock.Now()
+		a.registrar.Sent = a.sched.Now()
 		a.registrar.Seen.UID = "s"
 		a.log = slog.New(slog.DiscardHandler)
 		r := leaseRight(p.known.Pool, netip.MustParsePrefix("10.0.0.4/30"))
@@ -108,7 +108,7 @@ func TestTakesBackWhatIsInUse(t *testing.T) {
 		used, free := netip.MustParseAddr("10.0.0.5"), netip.MustParseAddr("10.0.0.6")
 		leases := &lateLeases{heardSince: true}
 		a, p := newRegisteredAgent(t, leases, shutPools{})
-		a.registrar.Sent = a.clock.Now()
+		a.registrar.Sent = a.sched.Now()
 		a.registrar.Seen.UID = "s"
 		a.log = slog.New(slog.DiscardHandler)
 		r := leaseRight(p.known.Pool, netip.MustParsePrefix("10.0.0.4/30"))

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tenure-ipam/tenure/ipam/node/sched"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -52,7 +53,7 @@ func (a *Agent) awaitClaim(ctx context.Context, namespace, name string, check fu
 		case out == protocol.NotFound:
 			why = "does not exist yet: whoever makes the pod's claims has to make it"
 		// That there was no time to look again tells nothing.
-		case out != protocol.Done && why != "" && endsWithin(ctx, wait):
+		case out != protocol.Done && why != "" && sched.EndsWithin(ctx, wait):
 		case out != protocol.Done:
 			why = fmt.Sprintf("cannot be read: %v", err)
 		case c.Deleting:
@@ -64,19 +65,11 @@ func (a *Agent) awaitClaim(ctx context.Context, namespace, name string, check fu
 		default:
 			why = "has no addresses yet: the controller has not allocated them"
 		}
-		select {
-		case <-ctx.Done():
+		if !a.wait(ctx, wait) {
 			return c, &ClaimError{Claim: namespace + "/" + name, Why: why, Later: true}
-		case <-a.clock.After(wait):
-			wait = min(2*wait, 16*claimWait)
 		}
+		wait = min(2*wait, 16*claimWait)
 	}
-}
-
-// endsWithin reports whether ctx is over d from now.
-func endsWithin(ctx context.Context, d time.Duration) bool {
-	deadline, ok := ctx.Deadline()
-	return ctx.Err() != nil || ok && time.Until(deadline) <= d
 }
 
 // checkClaim returns why pod's interface ifName on network may not have c at all.
@@ -150,9 +143,7 @@ func (a *Agent) driveUse(ctx context.Context, r protocol.Right) (protocol.Right,
 		if err != nil || res.Verdict != protocol.VerdictLater && res.Verdict != protocol.VerdictGone {
 			return got, res, err
 		}
-		select {
-		case <-a.clock.After(wait):
-		case <-ctx.Done():
+		if !a.wait(ctx, wait) {
 			return got, res, nil
 		}
 	}

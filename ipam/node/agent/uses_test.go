@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tenure-ipam/tenure/ipam/agentapi"
+	"github.com/tenure-ipam/tenure/ipam/node/sched"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -96,7 +97,7 @@ func TestUseOfAnEarlierTerm(t *testing.T) {
 			key := store.Key{Network: "lan", ContainerID: "sandbox", IfName: "net1"}
 			subs := &oneUse{use: protocol.SubLease{Meta: meta(r), Protocol: protocol.Version, Node: "n1", Term: 1, Turn: 1, Use: &use}}
 			said := &warned{}
-			a := &Agent{st: newStore(t), cfg: Config{Node: "n1"}, clock: stoppedClock{}, log: slog.New(slog.DiscardHandler), metrics: newMetrics(nil), cl: Cluster{
+			a := &Agent{st: newStore(t), cfg: Config{Node: "n1"}, sched: sched.Goroutines(stoppedClock{}), log: slog.New(slog.DiscardHandler), metrics: newMetrics(nil), cl: Cluster{
 				SubLeases: subs, Events: said,
 				Claims: oneClaim{protocol.Claim{
 					Meta: protocol.Meta{Name: "db", UID: "c", Deleting: tt.deleting}, Namespace: "ns", Network: "lan",
@@ -158,7 +159,7 @@ func (hurried) ReadClaim(ctx context.Context, _, _ string) (protocol.Claim, prot
 // no time to look once more.
 func TestClaimThatNeverComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := &Agent{clock: bubbleClock{}, cl: Cluster{Claims: hurried{}}}
+		a := &Agent{sched: sched.Goroutines(bubbleClock{}), cl: Cluster{Claims: hurried{}}}
 		const waits = claimWait * (1 + 2 + 4) // until a look is made that is too late
 		ctx, cancel := context.WithTimeout(t.Context(), waits+claimWait/2)
 		defer cancel()
@@ -451,7 +452,7 @@ func TestClaimThatMayBeHadLater(t *testing.T) {
 				found, now, grant, pool := found, found, grant, protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}, Open: true, Bits4: 30, Bits6: 112}
 				tt.change(&found, &now, &grant, &pool)
 				a, _ := newRegisteredAgent(t, nil, readPools{pool})
-				a.host, a.registrar.Sent = goneHost{}, a.clock.Now()
+				a.host, a.registrar.Sent = goneHost{}, a.sched.Now()
 				a.cl.SubLeases, a.cl.Claims = &someUses{there: map[string]protocol.SubLease{}}, oneClaim{now}
 				a.cl.Leases = oneLease{lease: protocol.Lease{
 					Meta: protocol.Meta{Name: protocol.LeaseName("lan", block), UID: "l", Revision: "3"}, Pool: "lan", Block: block, Holder: protocol.Holder{Cluster: true}, Grants: []protocol.Grant{grant},

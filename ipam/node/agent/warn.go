@@ -89,7 +89,7 @@ func usersText(pods []string) string {
 func (a *Agent) sayRegistrationLost(ctx context.Context, had int64, res protocol.RegistrationResult) {
 	why := fmt.Sprintf("term %d of node %s was ended, as it is when a node is taken for dead", had, a.cfg.Node)
 	if s := res.Next; s.Stranger != nil || s.Off {
-		_, why = s.Serving(a.clock.Now())
+		_, why = s.Serving(a.sched.Now())
 	}
 	a.log.WarnContext(ctx, "registration lost", "node", a.cfg.Node, "error", why)
 	a.warnNode(ReasonRegistrationLost, "%s: nothing is given out here before the registration is taken again, and what was held may have been taken meanwhile", why)
@@ -116,7 +116,7 @@ type silence struct {
 // none was accepted for F: once when it is, though the API server may not hear it
 // then, and once when it is over, with how long it took.
 func (a *Agent) saySilence(s *silence, accepted bool) {
-	now := a.clock.Now()
+	now := a.sched.Now()
 	a.mu.Lock()
 	registrar := a.registrar
 	a.mu.Unlock()

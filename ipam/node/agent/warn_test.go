@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tenure-ipam/tenure/ipam/node/sched"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -29,7 +30,7 @@ func (h *heardEvents) WarnPod(pod protocol.PodRef, reason, message string) {
 func newTellingAgent(t *testing.T, now protocol.Instant) (*Agent, *heardEvents) {
 	t.Helper()
 	heard := &heardEvents{}
-	a := &Agent{cfg: Config{Node: "n1"}, st: newStore(t), cl: Cluster{Events: heard}, clock: clockAt{now: now}, log: slog.New(slog.DiscardHandler)}
+	a := &Agent{cfg: Config{Node: "n1"}, st: newStore(t), cl: Cluster{Events: heard}, sched: sched.Goroutines(clockAt{now: now}), log: slog.New(slog.DiscardHandler)}
 	a.registrar.Term, a.registrar.Self.Node, a.registrar.Self.NodeUID = 3, "n1", "u1"
 	return a, heard
 }
@@ -55,7 +56,7 @@ func TestSaySilence(t *testing.T) {
 		{at: 102 * time.Second, accepted: true, term: 4},
 	} {
 		now := protocol.Instant{Boot: step.at}
-		a.clock, a.registrar.Term = clockAt{now: now}, step.term
+		a.sched, a.registrar.Term = sched.Goroutines(clockAt{now: now}), step.term
 		if step.accepted {
 			a.registrar.Sent = now
 		}

@@ -13,10 +13,8 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
-	"github.com/tenure-ipam/tenure/ipam/keylock"
 	"github.com/tenure-ipam/tenure/ipam/node/assign"
+	"github.com/tenure-ipam/tenure/ipam/node/sched"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -40,10 +38,11 @@ type Leases interface {
 type Publisher struct {
 	st     *store.Store
 	leases Leases
+	sched  sched.Scheduler
 	every  time.Duration
 	doubt  func(lease string)
 	log    *slog.Logger
-	writes keylock.Locks[string] // by lease, over the read of what there is to say and its write
+	writes sched.Locks[string] // by lease, over the read of what there is to say and its write
 
 	mu   sync.Mutex
 	told map[string]state // guarded by mu; by lease
@@ -69,8 +68,8 @@ func (s state) alike(o state) bool {
 
 // New returns what tells of the leases that st has, each at most every so often. doubt
 // is called with each lease that is found gone, or another's.
-func New(st *store.Store, leases Leases, every time.Duration, doubt func(lease string), log *slog.Logger) *Publisher {
-	return &Publisher{st: st, leases: leases, every: every, doubt: doubt, log: log, told: map[string]state{}}
+func New(st *store.Store, leases Leases, s sched.Scheduler, every time.Duration, doubt func(lease string), log *slog.Logger) *Publisher {
+	return &Publisher{st: st, leases: leases, sched: s, every: every, doubt: doubt, log: log, told: map[string]state{}}
 }
 
 // A Moment is a time, and the term of the node's registration then.
@@ -92,12 +91,7 @@ func (p *Publisher) Round(ctx context.Context, m Moment, hurried func(protocol.P
 		return
 	}
 	due := p.due(current, m.Now, hurried)
-	var g errgroup.Group
-	g.SetLimit(atOnce)
-	for _, name := range due[:min(len(due), batch)] {
-		g.Go(func() error { p.tell(ctx, m, name, ""); return nil })
-	}
-	_ = g.Wait() // no task returns an error
+	sched.Each(ctx, p.sched, atOnce, due[:min(len(due), batch)], func(name string) { p.tell(ctx, m, name, "") })
 }
 
 // due returns the leases to tell of, in the order to tell of them, and forgets those
@@ -146,7 +140,7 @@ func (p *Publisher) Answer(ctx context.Context, m Moment, lease, recall string) 
 // answers one, and reports whether it was written. It reads what there is to say once nobody
 // else writes that status: what was read before could be older than what they write.
 func (p *Publisher) tell(ctx context.Context, m Moment, name, answered string) bool {
-	unlock, err := p.writes.Lock(ctx, name)
+	unlock, err := p.writes.Lock(ctx, p.sched, name)
 	if err != nil {
 		return false
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/node/sched"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -78,7 +79,7 @@ func newWorld(t *testing.T) *world {
 	}
 	w := &world{t: t, st: st, shape: shape, heard: &heard{out: protocol.Done}}
 	var mu sync.Mutex
-	w.p = New(st, w.heard, every, func(lease string) {
+	w.p = New(st, w.heard, sched.Goroutines(nil), every, func(lease string) {
 		mu.Lock()
 		defer mu.Unlock()
 		w.doubted = append(w.doubted, lease)
