@@ -198,10 +198,11 @@ type Grantee struct {
 	// +required
 	Kind GranteeKind `json:"kind"`
 
-	// uid is the grantee's UID.
+	// uid is the grantee's UID. With "several/" in front of a pod's the address is kept from all,
+	// since other pods are said to have it as well.
 	// +required
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:MaxLength=72
 	UID string `json:"uid"`
 
 	// namespace is the namespace of a claim or a pod.

@@ -241,7 +241,7 @@ func (i *importing) summary(ctx context.Context, moved int, pools, stopped []str
 	addrs, several, pods, by := 0, 0, map[string]bool{}, i.from
 	for _, name := range pools {
 		for _, g := range all[name] {
-			if protocol.UID(g.To.UID) == protocol.SeveralPods {
+			if protocol.UID(g.To.UID).Several() {
 				several++
 				continue
 			}

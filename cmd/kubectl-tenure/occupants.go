@@ -105,7 +105,7 @@ func (o *registrants) grant(addr netip.Addr, g v1alpha1.Grant) {
 		o.without = append(o.without, fmt.Sprintf("%v of reservation %s", addr, g.To.Name))
 		return
 	case v1alpha1.GranteePod:
-		if protocol.UID(g.To.UID) == protocol.SeveralPods {
+		if protocol.UID(g.To.UID).Several() {
 			o.unsettled = append(o.unsettled, fmt.Sprintf("%v is kept from all, since several pods are said to have it by another IPAM: see the pool's condition TwoOwners", addr))
 			return
 		}

@@ -324,7 +324,7 @@ func (s *session) grantee(ctx context.Context, g v1alpha1.Grant, v *whoView) err
 		v.Owner, v.Claim = "Claim", g.To.Namespace+"/"+g.To.Name
 		names = []string{protocol.UseName(protocol.UID(g.To.UID), 0), protocol.UseName(protocol.UID(g.To.UID), 1)}
 	case v1alpha1.GranteePod:
-		if v.Owner = "Foreign"; protocol.UID(g.To.UID) == protocol.SeveralPods {
+		if v.Owner = "Foreign"; protocol.UID(g.To.UID).Several() {
 			v.Note = "several pods are said to have it by another IPAM: the condition TwoOwners of the pool names them"
 			return nil
 		}

@@ -14,7 +14,7 @@ func (e *Evidence) Unclaimed(kept []Bar) []Bar {
 	return slices.DeleteFunc(slices.Clone(kept), func(b Bar) bool {
 		w := e.weighed[b.Pool]
 		return slices.ContainsFunc(e.at(b.Addr, b.Addr), func(c claim) bool {
-			return c.pod.uid() == b.To.UID || b.To.UID == protocol.SeveralPods && (w == nil || w.mayBeOf(c))
+			return c.pod.uid() == b.To.UID.OfPod() || b.To.UID.Several() && (w == nil || w.mayBeOf(c))
 		})
 	})
 }
@@ -54,16 +54,9 @@ func (e *Evidence) Ended(kept []Bar, dead, passesOn func(Bar) bool) (ended []Bar
 		}
 	}
 	for _, b := range e.Unclaimed(kept) {
-		over := true
-		if b.To.UID != protocol.SeveralPods {
-			n, uid := b.To.Node, b.To.UID
-			over = dead(b) || e.saysAll(n, b.Pool) && (!running[n][uid] || told[n][uid] && passesOn(b))
-		} else {
-			for node := range e.Agents {
-				over = over && e.saysAll(node, b.Pool) && e.refused[node] == ""
-			}
-		}
-		if over {
+		n, uid := b.To.Node, b.To.UID.OfPod()
+		over := dead(b) || e.saysAll(n, b.Pool) && (!running[n][uid] || told[n][uid] && passesOn(b))
+		if over && (!b.To.UID.Several() || e.Heard(b)) {
 			ended = append(ended, b)
 		}
 	}
@@ -73,11 +66,8 @@ func (e *Evidence) Ended(kept []Bar, dead, passesOn func(Bar) bool) (ended []Bar
 // Heard reports whether the nodes that know of it were asked what has become of something kept, and
 // have answered. It has not ended, then, if [Evidence.Ended] does not say so.
 func (e *Evidence) Heard(b Bar) bool {
-	if b.To.UID != protocol.SeveralPods {
-		return e.asked(b.To.Node, b.Pool)
-	}
 	for node := range e.Agents {
-		if !e.asked(node, b.Pool) {
+		if (node == b.To.Node || b.To.UID.Several()) && !e.asked(node, b.Pool) {
 			return false
 		}
 	}

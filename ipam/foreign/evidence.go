@@ -88,7 +88,7 @@ func Gather(f Facts) *Evidence {
 		has: map[protocol.UID]map[netip.Addr]bool{}, refused: map[protocol.NodeName]string{},
 	}
 	for _, b := range f.Kept {
-		e.mayHave(b.To.UID, b.Addr, math.MaxInt)
+		e.mayHave(b.To.UID.OfPod(), b.Addr, math.MaxInt)
 	}
 	for i := range f.Definitions {
 		e.known[f.Definitions[i].String()] = &f.Definitions[i]
@@ -164,8 +164,8 @@ func (e *Evidence) mayHave(pod protocol.UID, a netip.Addr, most int) bool {
 func (e *Evidence) report(node protocol.NodeName, r protocol.Report) {
 	strays := map[protocol.UID]bool{}
 	for _, b := range e.Kept { // also those of earlier reports
-		if b.To.Node == node && e.pods[b.To.UID] == nil {
-			strays[b.To.UID] = true
+		if uid := b.To.UID.OfPod(); b.To.Node == node && e.pods[uid] == nil {
+			strays[uid] = true
 		}
 	}
 	for _, s := range r.Has {

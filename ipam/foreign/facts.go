@@ -99,7 +99,7 @@ func (p Pod) uid() protocol.UID {
 // have written.
 func (p Pod) nameable() bool {
 	uid := p.uid()
-	return uid != "" && uid != protocol.SeveralPods && len(uid) <= 64 && p.Name != "" && len(p.Name) <= 253 && len(p.Namespace) <= 63
+	return uid != "" && !uid.Several() && len(uid) <= 64 && p.Name != "" && len(p.Name) <= 253 && len(p.Namespace) <= 63
 }
 
 // grantee returns p as whom an address is kept for.

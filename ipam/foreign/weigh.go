@@ -16,7 +16,7 @@ import (
 type Bar struct {
 	Pool protocol.PoolName
 	Addr netip.Addr
-	// To is the pod, or [protocol.SeveralPods]: then nobody gets it.
+	// To is the pod, or what [protocol.Grantee.ToSeveral] makes of one: then nobody gets it.
 	To protocol.Grantee
 	// Source says, for people, where that was seen.
 	Source string
@@ -122,7 +122,7 @@ func (w *weighing) address(f *Finding, claims []claim) {
 		return
 	}
 	bar := Bar{w.Name, a, found[0].pod.grantee(), found[0].source}
-	keptFound := isKept && kept.UID == protocol.SeveralPods // until nobody has it
+	keptFound := kept.UID.Several() // until nobody has it
 	for _, c := range found {
 		owners = append(owners, Who(c.pod.grantee()))
 		keptFound = keptFound || isKept && c.pod.uid() == kept.UID
@@ -143,7 +143,10 @@ func (w *weighing) address(f *Finding, claims []claim) {
 	slices.Sort(owners)
 	owners = slices.Compact(owners)
 	if second || keptFound && kept.UID != bar.To.UID {
-		bar.To, bar.Source = protocol.ToSeveralPods(), strings.Join(owners, "; ")
+		bar.To, bar.Source = bar.To.ToSeveral(), strings.Join(owners, "; ")
+		if isKept {
+			bar.To = kept.ToSeveral()
+		}
 	}
 	f.Keep = append(f.Keep, bar)
 	if len(owners) > 1 {

@@ -148,6 +148,41 @@ func weighed(p Pool, f Facts) (keep, conflicts []string, found Finding) {
 	return keep, conflicts, found
 }
 
+// keptFromAll are n addresses that are kept from all, mostSeen in the name of each sandbox of n1.
+func keptFromAll(n int) (all []Bar) {
+	for i, a := range many(n) {
+		box := stray("n1", protocol.Sighting{Sandbox: fmt.Sprint("box-", i/mostSeen)})
+		all = append(all, Bar{Pool: "else", Addr: a, To: box.grantee().ToSeveral()})
+	}
+	return all
+}
+
+// Who has the token of one agent can name an address of two made-up sandboxes at once, which is
+// kept from all then: of no more addresses than it can of one each.
+func TestNodeNamesTwoSandboxesForEach(t *testing.T) {
+	of := func(box string) protocol.Sighting {
+		return protocol.Sighting{Addr: netip.MustParseAddr("10.0.0.5"), Sandbox: box, Network: "net", IPAM: "host-local"}
+	}
+	for _, tt := range []struct {
+		name string
+		kept []Bar
+		a, b string
+		want []string
+	}{
+		{"two new ones", nil, "box-a", "box-b", []string{"10.0.0.5 several/box-a"}},
+		{"one that has as many as can be, and a new one", keptFromAll(mostSeen), "box-0", "box-a", []string{"10.0.0.5 box-a"}},
+		{"two new ones, beside as many as can be", keptFromAll(mostSeen * mostStrays), "box-a", "box-b", nil},
+	} {
+		got, _, found := weighed(openings(lan(t)), Facts{
+			Definitions: []Definition{switched}, Pods: []Pod{pod("p", "ns/net", "")}, Reports: seenBy("n1", of(tt.a), of(tt.b)),
+			Kept: tt.kept, Agents: map[protocol.NodeName]bool{"n1": true},
+		})
+		if !slices.Equal(got, tt.want) || strings.Contains(found.Why, "more than can be") != (tt.kept != nil) {
+			t.Errorf("%s: kept %q, %q; want %q", tt.name, got, found.Why, tt.want)
+		}
+	}
+}
+
 func TestWeigh(t *testing.T) {
 	of := func(node string) protocol.Holder { return protocol.Holder{Node: protocol.NodeName(node)} }
 	tells := func(l protocol.Lease, text string) protocol.Lease { l.Published.Allocations = []string{text}; return l }
@@ -226,7 +261,7 @@ func TestWeigh(t *testing.T) {
 			want: []string{"10.0.0.5 p"}, conflicts: []string{"10.0.0.5 belongs to pod ns/p on node n1, which another IPAM has given it to and to pod ns/q on node n2"},
 		},
 		{
-			name: "two pods show one address: it is kept from all", pods: []Pod{pod("p", "ns/net", "10.0.0.5"), pod("q", "ns/net", "10.0.0.5")}, want: []string{"10.0.0.5 several"},
+			name: "two pods show one address: it is kept from all", pods: []Pod{pod("p", "ns/net", "10.0.0.5"), pod("q", "ns/net", "10.0.0.5")}, want: []string{"10.0.0.5 several/p"},
 			conflicts: []string{"10.0.0.5 belongs to pod ns/p on node n1, which another IPAM has given it to and to pod ns/q on node n1, which another IPAM has given it to"},
 		},
 		{
@@ -239,22 +274,22 @@ func TestWeigh(t *testing.T) {
 			conflicts: []string{"10.0.0.5 belongs to pod ns/p on node n1, which another IPAM has given it to and to pod ns/q on node n2, which another IPAM has given it to"},
 		},
 		{
-			name: "what a node has seen, and what a pod shows where no agent lives: it is kept from all", pods: []Pod{elsewhere, pod("p", "ns/net", "")}, want: []string{"10.0.0.5 several"},
+			name: "what a node has seen, and what a pod shows where no agent lives: it is kept from all", pods: []Pod{elsewhere, pod("p", "ns/net", "")}, want: []string{"10.0.0.5 several/p"},
 			reports:   seenBy("n1", sighting("10.0.0.5", "p", "net")),
 			conflicts: []string{"10.0.0.5 belongs to pod ns/p on node n1, which another IPAM has given it to and to pod ns/q on node n2, which another IPAM has given it to"},
 		},
 		{
-			name: "a record and a node name two pods: it is kept from all", pods: []Pod{elsewhere, pod("p", "ns/net", "")}, records: recorded, want: []string{"10.0.0.5 several"},
+			name: "a record and a node name two pods: it is kept from all", pods: []Pod{elsewhere, pod("p", "ns/net", "")}, records: recorded, want: []string{"10.0.0.5 several/q"},
 			reports:   seenBy("n2", sighting("10.0.0.5", "q", "net")),
 			conflicts: []string{"10.0.0.5 belongs to pod ns/p on node n1, which another IPAM has given it to and to pod ns/q on node n2, which another IPAM has given it to"},
 		},
 		{
 			name: "kept for a pod that shows it, and another has it by a record: it is kept from all", pods: []Pod{pod("a", "ns/net", "10.0.0.5"), pod("p", "ns/net", "")},
-			records: recorded, pool: keeps(pod("a", "", "").grantee()), want: []string{"10.0.0.5 several"},
+			records: recorded, pool: keeps(pod("a", "", "").grantee()), want: []string{"10.0.0.5 several/a"},
 			conflicts: []string{"10.0.0.5 belongs to pod ns/a on node n1, which another IPAM has given it to and to pod ns/p on node n1, which another IPAM has given it to"},
 		},
 		{name: "kept for a pod of which nothing is seen any more: the next one's", pods: []Pod{pod("p", "ns/net", "")}, records: recorded, pool: keeps(pod("a", "", "").grantee()), want: []string{"10.0.0.5 p"}},
-		{name: "kept from all, as long as any pod has it", pods: []Pod{pod("p", "ns/net", "")}, records: recorded, pool: keeps(protocol.ToSeveralPods()), want: []string{"10.0.0.5 several"}},
+		{name: "kept from all, as long as any pod has it", pods: []Pod{pod("p", "ns/net", "")}, records: recorded, pool: keeps(pod("q", "", "").grantee().ToSeveral()), want: []string{"10.0.0.5 several/q"}},
 		{
 			name: "a node says what a pod of another node has", pods: []Pod{func() Pod { q := elsewhere; q.Shows = nil; return q }()},
 			reports: seenBy("n1", sighting("10.0.0.5", "q", "net")),
@@ -287,12 +322,12 @@ func TestWeigh(t *testing.T) {
 		},
 		{
 			name: "an open pool: what a pod shows, and a pod of another node, which has yet to answer: it is kept from all", pool: open, lives: true, others: true, pods: []Pod{ofTheirs(elsewhere), pod("p", "ns/theirs", "10.0.0.5")},
-			reports: map[protocol.NodeName]protocol.Report{"n1": {Running: []protocol.UID{"p"}}}, want: []string{"10.0.0.5 several"},
+			reports: map[protocol.NodeName]protocol.Report{"n1": {Running: []protocol.UID{"p"}}}, want: []string{"10.0.0.5 several/p"},
 			conflicts: []string{"10.0.0.5 belongs to pod ns/p on node n1, which another IPAM has given it to and to pod ns/q on node n2, which another IPAM has given it to"},
 		},
 		{
 			name: "what a node has seen, and what a pod of another node shows, which cannot tell of any pod: it is kept from all", others: true, pods: []Pod{elsewhere, pod("p", "ns/net", "")},
-			reports: map[protocol.NodeName]protocol.Report{"n1": seenBy("n1", sighting("10.0.0.5", "p", "net"))["n1"], "n2": {}}, want: []string{"10.0.0.5 several"},
+			reports: map[protocol.NodeName]protocol.Report{"n1": seenBy("n1", sighting("10.0.0.5", "p", "net"))["n1"], "n2": {}}, want: []string{"10.0.0.5 several/p"},
 			conflicts: []string{"10.0.0.5 belongs to pod ns/p on node n1, which another IPAM has given it to and to pod ns/q on node n2, which another IPAM has given it to"},
 		},
 		{
@@ -322,7 +357,7 @@ func TestWeigh(t *testing.T) {
 		},
 		{
 			name: "a node tells of a sandbox that passes for several", lives: true, pods: []Pod{pod("p", "ns/net", "10.0.0.5")}, why: "node n1: it reports that 10.0.0.7",
-			reports: seenBy("n1", sighting("10.0.0.7", protocol.SeveralPods, "net")),
+			reports: seenBy("n1", sighting("10.0.0.7", pod("p", "", "").grantee().ToSeveral().UID, "net")),
 		},
 		{
 			name: "what a node has seen of a pod for whose mirror another passes", pods: []Pod{pod("p", "ns/net", ""), func() Pod { q := elsewhere; q.Shows, q.Runtime = nil, "p"; return q }()},
@@ -409,10 +444,11 @@ func TestEnded(t *testing.T) {
 		{"its node has not answered", Facts{}, false, false, false},
 		{"its node could not read all", Facts{Reports: map[protocol.NodeName]protocol.Report{"n1": {Unread: "something"}}}, false, false, false},
 		{"its node could not read a file", Facts{Reports: map[protocol.NodeName]protocol.Report{"n1": {Unseen: []protocol.Unseen{{Why: "damaged"}}}}}, false, false, false},
-		{"a force-deleted pod still runs", Facts{Reports: map[protocol.NodeName]protocol.Report{"n1": {Running: []protocol.UID{"p"}}}}, false, false, true},
+		{"a force-deleted pod still runs", Facts{Reports: map[protocol.NodeName]protocol.Report{"n1": {Running: []protocol.UID{"p"}}}}, false, false, false},
 		{"its node still sees it in a sandbox", Facts{Reports: seenBy("n1", sighting("10.0.0.5", "p", "net"))}, false, false, false},
 		{"nothing is left of it", Facts{Reports: quiet}, false, true, true},
 		{"another node has not answered", Facts{Reports: quiet, Agents: map[protocol.NodeName]bool{"n1": true, "n2": true}}, false, true, false},
+		{"another node could not read all", Facts{Reports: map[protocol.NodeName]protocol.Report{"n1": {ID: "x"}, "n2": {Unread: "something"}}, Agents: map[protocol.NodeName]bool{"n1": true, "n2": true}}, false, true, true},
 		{"its node counts as dead", Facts{}, true, true, false},
 	} {
 		if tt.facts.Agents == nil {
@@ -421,7 +457,7 @@ func TestEnded(t *testing.T) {
 		ended := func(to protocol.Grantee) bool {
 			return len(Gather(tt.facts).Ended([]Bar{{Pool: "lan", Addr: addr, To: to}}, func(Bar) bool { return tt.dead }, never)) > 0
 		}
-		if one, several := ended(pod("p", "", "").grantee()), ended(protocol.ToSeveralPods()); one != tt.want || several != tt.several {
+		if one, several := ended(pod("p", "", "").grantee()), ended(pod("p", "", "").grantee().ToSeveral()); one != tt.want || several != tt.several {
 			t.Errorf("%s: ended is %v, of several pods %v; want %v and %v", tt.name, one, several, tt.want, tt.several)
 		}
 	}
@@ -453,7 +489,7 @@ func TestEndedOnceThePodIsTold(t *testing.T) {
 
 // TestSeveralEndBesideAnotherSegment: pods of another segment with the same numbers keep nothing.
 func TestSeveralEndBesideAnotherSegment(t *testing.T) {
-	kept := []Bar{{Pool: "lan", Addr: netip.MustParseAddr("10.0.0.5"), To: protocol.ToSeveralPods()}}
+	kept := []Bar{{Pool: "lan", Addr: netip.MustParseAddr("10.0.0.5"), To: pod("gone", "", "").grantee().ToSeveral()}}
 	for definition, want := range map[string]bool{"ns/vlan": true, "ns/net": false, "ns/gone": false} {
 		p := lan(t)
 		e := Gather(Facts{
@@ -495,9 +531,8 @@ func TestEndedThoughAnotherPoolIsUnseen(t *testing.T) {
 // those that something is kept for. So these end, and make room.
 func TestEndedThoughMoreThanCanBeIsReported(t *testing.T) {
 	e := Gather(Facts{Kept: keptStrangers(mostStrays), Agents: map[protocol.NodeName]bool{"n1": true}, Reports: seenBy("n1", strangers(1)...)})
-	several := Bar{Pool: "else", Addr: netip.MustParseAddr("10.0.2.9"), To: protocol.ToSeveralPods()}
-	if ended := e.Ended(append(keptStrangers(mostStrays), several), never, never); len(ended) != mostStrays || slices.Contains(ended, several) {
-		t.Errorf("of %d that are gone %d have ended; what is kept for several pods: %v", mostStrays, len(ended), slices.Contains(ended, several))
+	if ended := e.Ended(keptStrangers(mostStrays), never, never); len(ended) != mostStrays {
+		t.Errorf("of %d that are gone %d have ended", mostStrays, len(ended))
 	}
 }
 

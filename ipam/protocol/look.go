@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"strings"
 )
 
 // A Look is what the controller asks a node's agent, on the node's registration: which addresses
@@ -107,14 +108,22 @@ func (r Report) String() string {
 	return text
 }
 
-// SeveralPods is the UID of the grantee of an address that several pods are said to have by another
-// IPAM. It is kept from all: no pod has that UID, and [ToSeveralPods] is not replaced by a pod.
-const SeveralPods UID = "several"
+// several is how the UID begins of the grantee of an address that several pods are said to have by
+// another IPAM. No pod has such a UID.
+const several = "several/"
 
-// ToSeveralPods returns that grantee.
-func ToSeveralPods() Grantee {
-	return Grantee{Kind: GranteePod, UID: SeveralPods, Name: "several-pods"}
+// ToSeveral returns the grantee of an address that the pod g is said to have by another IPAM, and
+// other pods too. It is kept from all, and counts as one of g's.
+func (g Grantee) ToSeveral() Grantee {
+	g.UID = several + g.UID.OfPod()
+	return g
 }
+
+// Several reports whether u is the UID of such a grantee.
+func (u UID) Several() bool { return strings.HasPrefix(string(u), several) }
+
+// OfPod returns the UID of the pod that an address is kept for, or is kept from all in the name of.
+func (u UID) OfPod() UID { return UID(strings.TrimPrefix(string(u), several)) }
 
 // ParseReport is the inverse of [Report.String]; the empty text is no report.
 func ParseReport(text string) (r Report, ok bool, err error) {

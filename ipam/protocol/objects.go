@@ -81,7 +81,7 @@ func (g Grantee) String() string {
 	case GranteeSubLease:
 		return "sub-lease " + g.Name
 	case GranteePod:
-		if g.UID == SeveralPods {
+		if g.UID.Several() {
 			return "nobody: several pods are said to have it by another IPAM"
 		}
 		return "pod " + g.Namespace + "/" + g.Name + ", which another IPAM has given it to"

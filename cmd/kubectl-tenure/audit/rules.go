@@ -98,7 +98,7 @@ func (l *look) grants() {
 // checkForeign looks at an address that is kept for a pod of another IPAM.
 func (l *look) checkForeign(lease *protocol.Lease, g protocol.Grant) {
 	at := place{lease.Pool, g.Addr}
-	if g.To.UID == protocol.SeveralPods {
+	if g.To.UID.Several() {
 		return // nobody's; the pods that show it are its owners
 	}
 	l.ownedBy(at, foreignKey(g.To.UID), g.To.String())

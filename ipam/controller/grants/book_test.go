@@ -303,12 +303,13 @@ func TestEditedPool(t *testing.T) {
 
 // What hinders one address that is kept for a grantee hinders no other address of the same one.
 func TestObstaclesAreOfOneAddress(t *testing.T) {
+	ofSeveral := protocol.Grantee{Kind: protocol.GranteePod, UID: "p"}.ToSeveral()
 	adds := func(addr string) edit {
-		return edit{verb: add, grant: protocol.Grant{Addr: netip.MustParseAddr(addr), To: protocol.ToSeveralPods()}}
+		return edit{verb: add, grant: protocol.Grant{Addr: netip.MustParseAddr(addr), To: ofSeveral}}
 	}
 	r := &round{order: []*write{{err: errBusy, edits: []edit{adds("10.0.0.5")}}, {edits: []edit{adds("10.1.0.5")}}}}
 	found := r.obstacles()
-	if a, b := found[barKey(protocol.SeveralPods, netip.MustParseAddr("10.0.0.5"))], found[barKey(protocol.SeveralPods, netip.MustParseAddr("10.1.0.5"))]; a == nil || b != nil {
+	if a, b := found[barKey(ofSeveral.UID, netip.MustParseAddr("10.0.0.5"))], found[barKey(ofSeveral.UID, netip.MustParseAddr("10.1.0.5"))]; a == nil || b != nil {
 		t.Errorf("10.0.0.5 is hindered: %v, 10.1.0.5: %v; want the first alone", a != nil, b != nil)
 	}
 }

@@ -95,7 +95,7 @@ func (e edit) apply(l *protocol.Lease, at int) (done, changed bool) {
 // keptFor reports whether g keeps its address for a pod, because another IPAM has given
 // it that. The node counts, too: it is a node that says in a request whom that is for.
 func keptFor(g protocol.Grant, pod protocol.Grantee) bool {
-	return pod.UID != "" && pod.UID != protocol.SeveralPods && g.To.Kind == protocol.GranteePod && g.To.UID == pod.UID && g.To.Node == pod.Node
+	return pod.UID != "" && !pod.UID.Several() && g.To.Kind == protocol.GranteePod && g.To.UID == pod.UID && g.To.Node == pod.Node
 }
 
 // mark marks a grant of a lease of that revision, or takes the mark off it. A mark

@@ -138,12 +138,11 @@ func (t *look) ask(ctx context.Context) bool {
 		}
 	}
 	for _, b := range t.evidence.Unclaimed(t.kept()) {
-		if b.To.UID != protocol.SeveralPods {
-			add(b.To.Node, b.Pool)
-			continue
-		}
+		add(b.To.Node, b.Pool)
 		for n := range t.facts.Agents {
-			add(n, b.Pool)
+			if b.To.UID.Several() {
+				add(n, b.Pool)
+			}
 		}
 	}
 	t.turn++

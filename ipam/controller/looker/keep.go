@@ -37,7 +37,7 @@ func (t *look) keep(ctx context.Context) {
 			t.contest(p, &b)
 			at := place{p.Name, b.Addr}
 			ask := grants.Ask{To: b.To, From: []grants.Source{{Pool: p.Name, Addr: b.Addr, Families: []allocator.Family{allocator.FamilyOf(b.Addr)}}}}
-			if b.To.UID == protocol.SeveralPods {
+			if b.To.UID.Several() {
 				ask.Pod = p.Kept[b.Addr] // the grant to the one becomes that to nobody
 			}
 			if old := t.asking[at]; old.To != ask.To {
@@ -60,7 +60,7 @@ func (t *look) keep(ctx context.Context) {
 func (t *look) passesOn(kept foreign.Bar) bool {
 	return slices.ContainsFunc(t.pools, func(p *pool) bool {
 		return p.Name == kept.Pool && slices.ContainsFunc(p.finding.Keep, func(b foreign.Bar) bool {
-			return b.Addr == kept.Addr && b.To.UID != kept.To.UID && b.To.UID != protocol.SeveralPods
+			return b.Addr == kept.Addr && b.To.UID != kept.To.UID && !b.To.UID.Several()
 		})
 	})
 }
@@ -69,14 +69,15 @@ func (t *look) passesOn(kept foreign.Bar) bool {
 // any more, but which may still run: another is said to have it by now.
 func (t *look) contest(p *pool, b *foreign.Bar) {
 	kept := foreign.Bar{Pool: p.Name, Addr: b.Addr, To: p.Kept[b.Addr]}
-	switch to := kept.To; {
-	case !t.over, to.UID == "", to.UID == b.To.UID, b.To.UID == protocol.SeveralPods, slices.Contains(t.ended, kept):
+	to := kept.To
+	switch {
+	case !t.over, to.UID == "", to.UID == b.To.UID, b.To.UID.Several(), slices.Contains(t.ended, kept):
 		return
 	case !t.evidence.Heard(kept) && t.facts.Agents[to.Node]:
 		return // its node has yet to say so
 	}
-	p.conflicts = append(p.conflicts, foreign.Conflict{Pool: p.Name, Addr: b.Addr, Owners: []string{foreign.Who(kept.To), foreign.Who(b.To)}})
-	b.To = protocol.ToSeveralPods()
+	p.conflicts = append(p.conflicts, foreign.Conflict{Pool: p.Name, Addr: b.Addr, Owners: []string{foreign.Who(to), foreign.Who(b.To)}})
+	b.To = to.ToSeveral()
 }
 
 // withdraw takes an ask back, if it is one.

@@ -576,7 +576,7 @@ func TestSecondPodOfAnAddress(t *testing.T) {
 	}
 	c.look(t)
 	ask := c.asks[netip.MustParseAddr("10.0.1.2")]
-	if ask.To != protocol.ToSeveralPods() || ask.Pod.UID != "p" {
+	if ask.To != c.kept[0].Grant.To.ToSeveral() || ask.Pod.UID != "p" {
 		t.Errorf("asks for %+v; want it kept from all, in place of pod p", ask)
 	}
 }
@@ -592,7 +592,7 @@ func TestKeptForAPodThatRunsOn(t *testing.T) {
 		want    foreign.Stage
 		to      protocol.UID
 	}{
-		{"it runs", []protocol.UID{"p", "q"}, foreign.StageClear, protocol.SeveralPods},
+		{"it runs", []protocol.UID{"p", "q"}, foreign.StageClear, "several/p"},
 		{"it does not", []protocol.UID{"q"}, foreign.StageGrants, "q"},
 	} {
 		c := newCluster()
@@ -601,7 +601,7 @@ func TestKeptForAPodThatRunsOn(t *testing.T) {
 			return protocol.Report{ID: look.ID, Running: tt.running}
 		}
 		c.gives = func(a grants.Ask) grants.Answer {
-			if a.To.UID == protocol.SeveralPods && a.Pod.UID == "p" {
+			if a.To.UID == "several/p" && a.Pod.UID == "p" {
 				return grants.Answer{Granted: make([]grants.Granted, 1)}
 			}
 			return grants.Answer{Problem: grants.Problem{Reason: grants.Taken, Message: "it is kept for pod p"}}
@@ -761,8 +761,8 @@ func TestStaysSaidWhileNodesAreAsked(t *testing.T) {
 	addr := netip.MustParseAddr("10.0.1.2")
 	pool := lan()
 	pool.Status.Withheld = nil
-	several := keptFor("", addr.String())
-	several.Grant.To = protocol.ToSeveralPods()
+	several := keptFor("s1", addr.String())
+	several.Grant.To = several.Grant.To.ToSeveral()
 	c.pools, c.kept = []v1alpha1.IPPool{pool}, []grants.Held{several}
 	c.answer = func(look protocol.Look) protocol.Report {
 		r := protocol.Report{ID: look.ID}
