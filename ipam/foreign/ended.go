@@ -63,11 +63,12 @@ func (e *Evidence) Ended(kept []Bar, dead, passesOn func(Bar) bool) (ended []Bar
 	return ended
 }
 
-// Heard reports whether the nodes that know of it were asked what has become of something kept, and
-// have answered. It has not ended, then, if [Evidence.Ended] does not say so.
+// Heard reports whether the nodes that may know of it were asked what has become of something kept,
+// and have answered, or are passed over. It has not ended, then, if [Evidence.Ended] does not say
+// so.
 func (e *Evidence) Heard(b Bar) bool {
 	for node := range e.Agents {
-		if (node == b.To.Node || b.To.UID.Several()) && !e.asked(node, b.Pool) {
+		if (node == b.To.Node || b.To.UID.Several()) && !e.asked(node, b.Pool) && !e.PassedOver[Word{node, b.Pool}] {
 			return false
 		}
 	}

@@ -328,7 +328,7 @@ func published(lease protocol.Lease, pod *Pod, a netip.Addr) (ours bool, owner s
 // asked reports whether a node's agent has answered a question of a pool.
 func (e *Evidence) asked(node protocol.NodeName, pool protocol.PoolName) bool {
 	_, answered := e.Reports[node]
-	return answered && (e.Asked == nil || e.Asked[node][pool])
+	return answered && (e.Asked == nil || e.Asked[Word{node, pool}])
 }
 
 // saysAll reports whether a node's agent has answered of a pool, and could read all that there is.

@@ -20,8 +20,10 @@ type Facts struct {
 	Records     []Record
 	// Reports are the answers of the nodes' agents.
 	Reports map[protocol.NodeName]protocol.Report
-	// Asked says for which pools each of them was asked; nil is for all.
-	Asked  map[protocol.NodeName]map[protocol.PoolName]bool
+	// Asked is what the nodes were asked for; nil is all. PassedOver is what is not waited for any
+	// longer.
+	Asked, PassedOver map[Word]bool
+
 	Leases map[protocol.PoolName][]protocol.Lease
 	// Kept is what is kept for pods, of all pools.
 	Kept []Bar
@@ -30,6 +32,17 @@ type Facts struct {
 	// Agents are the nodes that have an agent, and whether it lives: what runs there, and by whose
 	// word, it knows best.
 	Agents map[protocol.NodeName]bool
+}
+
+// A Word is what the agent of a node has to say of a pool.
+type Word struct {
+	Node protocol.NodeName
+	Pool protocol.PoolName
+}
+
+// Lives reports whether a node has an agent that lives, and that is waited for.
+func (f *Facts) Lives(node protocol.NodeName, pool protocol.PoolName) bool {
+	return f.Agents[node] && !f.PassedOver[Word{node, pool}]
 }
 
 // A Pool is a pool as a look sees it.

@@ -164,7 +164,7 @@ func (c claim) mayBe(o claim) bool {
 // whose node has yet to say whether it has it.
 func (w *weighing) unheard(claims []claim, best claim) *Pod {
 	for _, c := range claims {
-		if c.by != byStatus || c.pod.uid() == best.pod.uid() || !w.Agents[c.pod.Node] || !w.ofStatus(c) {
+		if c.by != byStatus || c.pod.uid() == best.pod.uid() || !w.lives(c.pod.Node) || !w.ofStatus(c) {
 			continue
 		}
 		ours, _ := w.ofTenure(w.Name, c.pod, c.addr)
@@ -175,10 +175,13 @@ func (w *weighing) unheard(claims []claim, best claim) *Pod {
 	return nil
 }
 
+// lives reports whether a node has an agent that lives, and that the pool waits for.
+func (w *weighing) lives(node protocol.NodeName) bool { return w.Lives(node, w.Name) }
+
 // tells reports whether a node's agent can say what the pods there have.
 func (w *weighing) tells(node protocol.NodeName) bool {
 	r, partly, answered := w.says(node, w.Pool, w.files)
-	return w.Agents[node] && answered && partly == "" && len(r.Running) > 0
+	return w.lives(node) && answered && partly == "" && len(r.Running) > 0
 }
 
 // Who names a pod as an owner of an address.
@@ -200,7 +203,7 @@ func (w *weighing) accepts(c claim) bool {
 		return false
 	}
 	isKept := w.Kept[c.addr].UID == c.pod.uid()
-	if c.by == byStatus && !isKept && w.Agents[c.pod.Node] {
+	if c.by == byStatus && !isKept && w.lives(c.pod.Node) {
 		w.asks[c.pod.Node] = true
 	}
 	switch {
@@ -246,7 +249,7 @@ func (w *weighing) elsewhere(definition string) bool {
 // does it count alone of a definition that is not there, or of a pool that the namespace may not
 // use.
 func (w *weighing) believed(c claim) bool {
-	if w.Agents[c.pod.Node] {
+	if w.lives(c.pod.Node) {
 		r, partly, answered := w.says(c.pod.Node, w.Pool, w.files)
 		switch {
 		case !answered, partly != "" && !w.TrustStatus:
@@ -301,14 +304,14 @@ func (w *weighing) askForWaiting(segment []Definition, pending []*Pod) {
 		return
 	}
 	for _, pod := range pending {
-		if w.Agents[pod.Node] {
+		if w.lives(pod.Node) {
 			w.asks[pod.Node] = true
 		}
 	}
 	others := w.Fenced || slices.ContainsFunc(segment, func(d Definition) bool { return d.HostLocal })
 	if slices.ContainsFunc(w.strays, w.New.Contains) || (w.Opening || others) && w.used() {
-		for node, lives := range w.Agents {
-			if lives {
+		for node := range w.Agents {
+			if w.lives(node) {
 				w.asks[node] = true
 			}
 		}

@@ -29,11 +29,10 @@ type node struct {
 	looked, there, off bool
 }
 
-// question is what a node is asked, and of which pools. It is put in parts where it has too many
-// networks for one, and where the answer goes on.
+// question is what a node is asked. It is put in parts where it has too many networks for one, and
+// where the answer goes on.
 type question struct {
 	protocol.Look
-	pools map[protocol.PoolName]bool
 	rest  []protocol.HostLocal // networks that are yet to be asked for
 	heard protocol.Report      // the answers to the parts so far
 }
@@ -85,21 +84,7 @@ func (t *look) readNodes(ctx context.Context) error {
 			t.facts.Agents[reg.Node] = t.Beats(reg.Node)
 		}
 	}
-	for n, pools := range t.passed {
-		maps.DeleteFunc(pools, func(name protocol.PoolName, _ bool) bool {
-			return t.nodes[n] == nil || !slices.ContainsFunc(t.pools, func(p *pool) bool { return p.Name == name })
-		})
-		t.forgive(n, nil)
-	}
 	return nil
-}
-
-// forgive forgets that pools went on without a node's word.
-func (l *Looker) forgive(n protocol.NodeName, pools map[protocol.PoolName]bool) {
-	maps.DeleteFunc(l.passed[n], func(p protocol.PoolName, _ bool) bool { return pools[p] })
-	if len(l.passed[n]) == 0 {
-		delete(l.passed, n)
-	}
 }
 
 // node looks at the Node of that name.
@@ -122,6 +107,9 @@ func (t *look) node(ctx context.Context, name protocol.NodeName) *node {
 func (t *look) ask(ctx context.Context) bool {
 	of := map[protocol.NodeName]map[protocol.PoolName]bool{}
 	add := func(n protocol.NodeName, p protocol.PoolName) {
+		if r := t.nodes[n]; r == nil || r.reg.Ended() {
+			return
+		}
 		if of[n] == nil {
 			of[n] = map[protocol.PoolName]bool{}
 		}
@@ -131,10 +119,10 @@ func (t *look) ask(ctx context.Context) bool {
 		for n := range p.finding.Asks {
 			add(n, p.Name)
 		}
-	}
-	for n, pools := range t.passed { // what they have may be free yet
-		for p := range pools {
-			add(n, p)
+		for word, s := range t.silent {
+			if s.passed && word.Pool == p.Name { // what it has may be free yet
+				add(word.Node, p.Name)
+			}
 		}
 	}
 	for _, b := range t.evidence.Unclaimed(t.kept()) {
@@ -146,18 +134,14 @@ func (t *look) ask(ctx context.Context) bool {
 		}
 	}
 	t.turn++
-	var nodes []protocol.NodeName
-	for _, n := range slices.Sorted(maps.Keys(of)) {
-		if r := t.nodes[n]; r != nil && !r.reg.Ended() {
-			t.asked[n] = t.question(of[n])
-			t.facts.Asked[n] = t.asked[n].pools
-			nodes = append(nodes, n)
-		}
+	maps.DeleteFunc(t.silent, func(word foreign.Word, _ silence) bool { return !of[word.Node][word.Pool] })
+	nodes := slices.Sorted(maps.Keys(of))
+	for _, n := range nodes {
+		t.asked[n] = t.question(n, of[n])
 	}
-	for _, p := range t.pools {
-		p.asked = slices.ContainsFunc(nodes, func(n protocol.NodeName) bool { return t.asked[n].pools[p.Name] })
+	for word, s := range t.silent {
+		t.facts.PassedOver[word] = s.passed && !t.facts.Asked[word] // of what is asked it may answer yet
 	}
-	maps.DeleteFunc(t.silent, func(n protocol.NodeName, _ time.Time) bool { return t.asked[n] == nil })
 	t.send(ctx, nodes)
 	t.askedAt = t.Now()
 	t.partAt = t.askedAt
@@ -179,11 +163,11 @@ func (t *look) send(ctx context.Context, nodes []protocol.NodeName) {
 
 // question returns what a node is asked of pools, or of those for which it has room. The next looks
 // ask for the others: each begins with another pool.
-func (t *look) question(of map[protocol.PoolName]bool) *question {
-	q := &question{pools: map[protocol.PoolName]bool{}}
+func (t *look) question(node protocol.NodeName, of map[protocol.PoolName]bool) *question {
+	q := &question{}
 	var set netipx.IPSetBuilder
 	networks := map[protocol.HostLocal]bool{}
-	room := protocol.MaxLook
+	room, first := protocol.MaxLook, true
 	for i := range t.pools {
 		p := t.pools[(i+t.turn)%len(t.pools)]
 		if !of[p.Name] {
@@ -198,10 +182,10 @@ func (t *look) question(of map[protocol.PoolName]bool) *question {
 				room -= lookLen(n)
 			}
 		}
-		if room < 0 && len(q.pools) > 0 {
+		if room < 0 && !first {
 			break
 		}
-		q.pools[p.Name] = true
+		first, p.asked, t.facts.Asked[foreign.Word{Node: node, Pool: p.Name}] = false, true, true
 		for _, r := range p.Whole.Ranges() {
 			set.AddRange(netipx.IPRangeFrom(r.Start, r.End))
 		}
@@ -239,14 +223,13 @@ func (t *look) collect(ctx context.Context) (done bool, err error) {
 		}
 		switch answered, more := t.hear(ctx, n, now[n].Report); {
 		case answered:
-			delete(t.silent, n)
-			t.forgive(n, t.asked[n].pools)
+			maps.DeleteFunc(t.silent, func(word foreign.Word, _ silence) bool { return word.Node == n && t.facts.Asked[word] })
 		case more && !late:
 			goOn = append(goOn, n)
 		case now[n].Ended() || !t.Beats(n) || !t.node(ctx, n).there:
 			t.facts.Agents[n] = false // its agent does not live
-		case late && t.isPassed(ctx, n): // not before: it may have come back
-			t.facts.Agents[n] = false
+		case late: // not before: it may have come back
+			t.passOver(ctx, n)
 		default:
 			waits = true
 		}
@@ -258,8 +241,8 @@ func (t *look) collect(ctx context.Context) (done bool, err error) {
 // within returns how long the nodes may take to answer. One that may just be slow gets more time,
 // before it is passed over.
 func (t *look) within() time.Duration {
-	for n := range t.asked {
-		if since, silent := t.silent[n]; silent && t.passed[n] == nil && t.askedAt.Sub(since) >= slowAfter {
+	for word, s := range t.silent {
+		if t.facts.Asked[word] && !s.passed && t.askedAt.Sub(s.since) >= slowAfter {
 			return slowWithin
 		}
 	}
@@ -299,22 +282,23 @@ func (t *look) hear(ctx context.Context, n protocol.NodeName, text string) (answ
 	return true, false
 }
 
-// isPassed reports whether a node whose agent beats has not answered for so long that the pools go
-// on without its word.
-func (t *look) isPassed(ctx context.Context, n protocol.NodeName) bool {
-	since, asked := t.silent[n]
-	if !asked {
-		t.silent[n] = t.facts.Now
+// passOver notes that a node has not answered. A pool of which it has not for so long, while its
+// agent beats, goes on without its word.
+func (t *look) passOver(ctx context.Context, n protocol.NodeName) {
+	for word := range t.facts.Asked {
+		if word.Node != n {
+			continue
+		}
+		s, silent := t.silent[word]
+		if !silent {
+			s.since = t.facts.Now
+		}
+		if !s.passed && t.Now().Sub(s.since) >= passAfter {
+			s.passed = true
+			t.Log.WarnContext(ctx, "node is passed over: its agent beats, and does not say what its pods have by other IPAMs", "node", n, "pool", word.Pool, "for", passAfter)
+		}
+		t.silent[word], t.facts.PassedOver[word] = s, s.passed
 	}
-	if !asked || t.Now().Sub(since) < passAfter {
-		return false
-	}
-	if t.passed[n] == nil {
-		t.passed[n] = map[protocol.PoolName]bool{}
-		t.Log.WarnContext(ctx, "node is passed over: its agent beats, and does not say what its pods have by other IPAMs", "node", n, "for", passAfter)
-	}
-	maps.Copy(t.passed[n], t.asked[n].pools)
-	return true
 }
 
 // dead reports whether the node of the pod that something is kept for counts as dead: the

@@ -96,7 +96,7 @@ func (t *look) take(p *pool, b foreign.Bar, answer grants.Answer) {
 		return
 	case bad.Reason == grants.Taken && p.Kept[b.Addr].UID != "" && p.Kept[b.Addr] != b.To:
 		// a pod that is gone had it: it comes free in a moment
-	case bad.Reason == grants.Taken, bad.Reason == grants.Unassignable, bad.Reason == grants.Silent && !t.facts.Agents[holder]:
+	case bad.Reason == grants.Taken, bad.Reason == grants.Unassignable, bad.Reason == grants.Silent && !t.facts.Lives(holder, p.Name):
 		p.conflicts = append(p.conflicts, foreign.Conflict{Pool: p.Name, Addr: b.Addr, Owners: []string{foreign.Who(b.To), "somebody else: " + bad.Message}})
 		return
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -102,20 +101,20 @@ func (l *Looker) begin(ctx context.Context) (*look, error) {
 // newLook returns a look that has seen nothing.
 func (l *Looker) newLook() *look {
 	if l.silent == nil {
-		l.silent, l.passed = map[protocol.NodeName]time.Time{}, map[protocol.NodeName]map[protocol.PoolName]bool{}
+		l.silent = map[foreign.Word]silence{}
 	}
 	return &look{
 		Looker: l, nodes: map[protocol.NodeName]*node{}, asked: map[protocol.NodeName]*question{},
 		facts: foreign.Facts{
 			Now: l.Now(), Leases: map[protocol.PoolName][]protocol.Lease{}, Agents: map[protocol.NodeName]bool{},
-			Reports: map[protocol.NodeName]protocol.Report{}, Asked: map[protocol.NodeName]map[protocol.PoolName]bool{},
+			Reports: map[protocol.NodeName]protocol.Report{}, Asked: map[foreign.Word]bool{}, PassedOver: map[foreign.Word]bool{},
 		},
 	}
 }
 
 // cause reports whether there is a cause to look.
 func (t *look) cause() bool {
-	return len(t.Broker.Kept()) > 0 || len(t.asking) > 0 || len(t.passed) > 0 || slices.ContainsFunc(t.pools, func(p *pool) bool { return p.waits || p.watched })
+	return len(t.Broker.Kept()) > 0 || len(t.asking) > 0 || len(t.silent) > 0 || slices.ContainsFunc(t.pools, func(p *pool) bool { return p.waits || p.watched })
 }
 
 // keptByPool returns what is kept for pods.
@@ -303,11 +302,12 @@ func (t *look) published() map[protocol.PoolName]foreign.Verdict {
 	for _, p := range t.pools {
 		v, last := p.verdict, t.Of(p.Name)
 		v.Conflicts = slices.Concat(p.finding.Conflicts, p.conflicts)
-		for _, node := range slices.Sorted(maps.Keys(t.passed)) {
-			if t.passed[node][p.Name] {
-				v.PassedOver = append(v.PassedOver, node)
+		for word, s := range t.silent {
+			if s.passed && word.Pool == p.Name {
+				v.PassedOver = append(v.PassedOver, word.Node)
 			}
 		}
+		slices.Sort(v.PassedOver)
 		if p.waits {
 			v.Stage, v.Why = p.finding.Stage, p.finding.Why
 		}

@@ -94,19 +94,25 @@ type Looker struct {
 	verdicts map[protocol.PoolName]foreign.Verdict // guarded by mu
 
 	// The rest is Run's alone.
-	current *look                                            // that waits for the nodes' agents; nil if none does
-	asking  map[place]grants.Ask                             // what is to be kept, or is
-	endings map[place]ending                                 // what the last look has seen to have ended
-	fences  map[string]fence                                 // what pools fence, by their names
-	silent  map[protocol.NodeName]time.Time                  // since when nodes are asked that have not answered
-	passed  map[protocol.NodeName]map[protocol.PoolName]bool // nodes without whose word pools went on
-	turn    int                                              // of the look: from which pool on nodes are asked
+	current *look                    // that waits for the nodes' agents; nil if none does
+	asking  map[place]grants.Ask     // what is to be kept, or is
+	endings map[place]ending         // what the last look has seen to have ended
+	fences  map[string]fence         // what pools fence, by their names
+	silent  map[foreign.Word]silence // what nodes are asked that have not answered
+	turn    int                      // of the look: from which pool on nodes are asked
 }
 
 // place is an address of a pool.
 type place struct {
 	pool protocol.PoolName
 	addr netip.Addr
+}
+
+// silence is since when a node is asked of a pool in vain, and whether the pool went on without its
+// word.
+type silence struct {
+	since  time.Time
+	passed bool
 }
 
 // ending is since when an address has been seen without its pod.

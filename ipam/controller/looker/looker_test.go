@@ -483,6 +483,31 @@ func manyPools() *cluster {
 	return c
 }
 
+// A node that answers of other pools alone keeps no pool waiting for ever: that pool goes on
+// without its word, and says so, and the others do not.
+func TestSilenceCountsForEachPool(t *testing.T) {
+	c := manyPools()
+	c.answer = func(look protocol.Look) protocol.Report {
+		if look.Ranges[0] == "10.0.0.0-10.0.255.255" {
+			return protocol.Report{}
+		}
+		return protocol.Report{ID: look.ID, Running: []protocol.UID{"p0", "p1", "p2"}}
+	}
+	var passed [3][]protocol.NodeName
+	for begun := c.now; c.now.Sub(begun) < passAfter+2*time.Minute; c.now = c.now.Add(waitEvery) {
+		c.look(t)
+		for i := range passed {
+			passed[i] = c.Of(protocol.PoolName(fmt.Sprint("pool-", i))).PassedOver
+		}
+		if passed[0] != nil && c.now.Sub(begun) < passAfter {
+			t.Fatal("the node was passed over too soon")
+		}
+	}
+	if v := c.Of("pool-0"); !v.Clear() || len(passed[0]) != 1 || len(passed[1])+len(passed[2]) > 0 {
+		t.Errorf("stage %d, %q, passed over for the pools: %v; want for the first alone", v.Stage, v.Why, passed)
+	}
+}
+
 // A question has a bound. What it has no room for the next looks ask, so that no pool waits for
 // ever.
 func TestQuestionsHaveABound(t *testing.T) {
