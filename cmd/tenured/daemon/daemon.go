@@ -193,7 +193,6 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 			return nil
 		}
 	})
-	g.Go(func() error { logWithoutRedoLog(ctx, st, d.log); return nil })
 	g.Go(func() error { podCache.Run(ctx); return nil })
 	g.Go(func() error { reviews.Run(ctx); return nil })
 	if uses != nil {

@@ -44,7 +44,7 @@ func openStore(ctx context.Context, path, witness string, a agent.Config, log *s
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("make the store's directory: %w", err)
 	}
-	o := store.Options{Witness: witness, Redo: true}
+	o := store.Options{Witness: witness}
 	st, err := store.Open(path, o)
 	var reason, what string
 	switch {
@@ -76,17 +76,6 @@ func openStore(ctx context.Context, path, witness string, a agent.Config, log *s
 	return st, nil
 }
 
-// logWithoutRedoLog logs why the store has no redo log, at once or as soon as it loses it. It
-// returns then, or when ctx ends.
-func logWithoutRedoLog(ctx context.Context, st *store.Store, log *slog.Logger) {
-	select {
-	case <-st.WithoutLog():
-		log.WarnContext(ctx, "the store has no redo log: each ADD waits for two syncs of the disk, not one; put right what the error says, then start the agent again",
-			"store", st.Path(), "log", store.RedoPath(st.Path()), "error", st.Unlogged())
-	case <-ctx.Done():
-	}
-}
-
 // doubt returns why a store that reads well may all the same not be the one that
 // last answered here, for the name and for people; empty if nothing speaks against
 // it. The counter beside the socket proves a store; it is lost with every boot, and
@@ -112,8 +101,8 @@ func doubt(st *store.Store, a agent.Config) (reason, what string, err error) {
 	return "", "", nil
 }
 
-// setAside renames the store, and its redo log, so that the name says when and why, and removes the
-// oldest of more than asideKept such files.
+// setAside renames the store, and the redo log that an earlier version may have left, so that the
+// name says when and why, and removes the oldest of more than asideKept such files.
 func setAside(path, reason string, now time.Time) (aside string, err error) {
 	aside = fmt.Sprintf("%s.%s-%s", path, now.UTC().Format(asideTime), reason)
 	if _, err := os.Lstat(aside); err == nil {
@@ -152,11 +141,7 @@ func dropOldest(path string) error {
 	var errs []error
 	for _, name := range asides[:max(0, len(asides)-asideKept)] {
 		old := filepath.Join(filepath.Dir(path), name)
-		// The log first: the next time finds it by the store's name alone.
-		if err := os.Remove(store.RedoPath(old)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, err)
-			continue
-		}
+		_ = os.Remove(store.RedoPath(old)) // few have one
 		errs = append(errs, os.Remove(old))
 	}
 	return errors.Join(errs...)

@@ -1,9 +1,7 @@
 package daemon
 
 import (
-	"context"
 	"errors"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -158,6 +156,9 @@ func TestSetAsideKeepsTheLatest(t *testing.T) {
 	var want []string
 	for i := range asideKept + 3 {
 		p.serve(t)
+		if err := os.WriteFile(store.RedoPath(p.path), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
 		aside, err := setAside(p.path, asideDamaged, now.Add(time.Duration(i)*time.Hour))
 		if err != nil {
 			t.Fatal(err)
@@ -175,40 +176,6 @@ func TestSetAsideKeepsTheLatest(t *testing.T) {
 	}
 }
 
-// TestAsideLogThatStays: where only the redo log of a store that was set aside cannot be
-// removed, the store stays with it, and both go the next time.
-func TestAsideLogThatStays(t *testing.T) {
-	p := newPlace(t)
-	now := time.Now()
-	next := func() (aside string, err error) {
-		p.serve(t)
-		now = now.Add(time.Hour)
-		return setAside(p.path, asideDamaged, now)
-	}
-	oldest, err := next()
-	log := store.RedoPath(oldest)
-	if err := errors.Join(err, os.Remove(log), os.MkdirAll(filepath.Join(log, "stays"), 0o700)); err != nil {
-		t.Fatal(err)
-	}
-	for range asideKept - 1 {
-		if _, err := next(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := next(); err == nil {
-		t.Error("it was removed; want an error")
-	}
-	if err := os.Remove(filepath.Join(log, "stays")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := next(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Lstat(log); !errors.Is(err, fs.ErrNotExist) || len(p.asides(t)) != asideKept {
-		t.Errorf("the oldest one's log: %v; stores %v; want the newest %d, and no log beside", err, p.asides(t), asideKept)
-	}
-}
-
 func TestStoreUnusable(t *testing.T) {
 	p := newPlace(t)
 	p.path = filepath.Join(p.dir, "file", "store.db")
@@ -218,27 +185,5 @@ func TestStoreUnusable(t *testing.T) {
 	_, err := openStore(t.Context(), p.path, p.witness, p.conf, slog.New(slog.DiscardHandler))
 	if err == nil || !strings.Contains(err.Error(), "make the store's directory") {
 		t.Errorf("got %v; want an error about the directory", err)
-	}
-}
-
-// TestUnloggedIsSaid: people hear of a redo log that is given up while the agent runs.
-func TestUnloggedIsSaid(t *testing.T) {
-	p := newPlace(t)
-	st := p.open(t)
-	defer st.Close() // nothing more is looked at
-	if err := os.Remove(store.RedoPath(p.path)); err != nil {
-		t.Fatal(err)
-	}
-	if err := st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutIdentity(store.Identity{Node: "a"}) }); err != nil {
-		t.Fatal(err)
-	}
-	var said strings.Builder
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	logWithoutRedoLog(ctx, st, slog.New(slog.NewTextHandler(&said, nil)))
-	for _, want := range []string{"WARN", "two syncs", store.RedoPath(p.path), "removed"} {
-		if !strings.Contains(said.String(), want) {
-			t.Errorf("the log says %q; want %q in it", said.String(), want)
-		}
 	}
 }

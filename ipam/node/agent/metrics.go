@@ -101,7 +101,6 @@ var (
 	descAttachments = prometheus.NewDesc("tenure_agent_attachments", "Interfaces that have addresses.", nil, nil)
 	descLost        = prometheus.NewDesc("tenure_agent_attachments_lost", "Interfaces whose addresses were taken from this node, as from a dead one, and may be others' by now: their pods should go.", nil, nil)
 	descStoreFaults = prometheus.NewDesc("tenure_agent_store_faults", "Faults that the last hourly check of the store has found.", nil, nil)
-	descUnlogged    = prometheus.NewDesc("tenure_agent_store_unlogged", "1 if the store has no redo log: each ADD waits for two syncs of the disk, not one.", nil, nil)
 	descDamaged     = prometheus.NewDesc("tenure_agent_journal_damaged", "Journalled DELs that do not read and were set aside.", nil, nil)
 	descForeign     = prometheus.NewDesc("tenure_agent_foreign_rights", "Leases and sub-leases in this node's name of another machine's stores, which are left alone.", nil, nil)
 	descUsed        = prometheus.NewDesc("tenure_agent_addresses_used", "Addresses in use out of blocks of this node, by pool.", []string{"pool"}, nil)
@@ -111,7 +110,7 @@ var (
 
 // Describe implements [prometheus.Collector].
 func (s state) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descServing, descBeatAge, descAttachments, descLost, descStoreFaults, descUnlogged, descDamaged, descForeign, descUsed, descFree, descRights} {
+	for _, d := range []*prometheus.Desc{descServing, descBeatAge, descAttachments, descLost, descStoreFaults, descDamaged, descForeign, descUsed, descFree, descRights} {
 		ch <- d
 	}
 }
@@ -123,7 +122,6 @@ func (s state) Collect(ch chan<- prometheus.Metric) {
 	}
 	serving, _ := s.a.serving()
 	gauge(descServing, map[bool]float64{true: 1}[serving])
-	gauge(descUnlogged, map[bool]float64{true: 1}[s.a.st.Unlogged() != nil])
 	s.a.mu.Lock()
 	sent, foreign := s.a.registrar.Sent, s.a.foreign
 	s.a.mu.Unlock()

@@ -80,8 +80,7 @@ func addLike(tx *Tx, i int) error {
 
 func BenchmarkUpdate(b *testing.B) {
 	for _, callers := range []int{1, 16, 64} {
-		b.Run(fmt.Sprint(callers), func(b *testing.B) { benchUpdate(b, callers, Options{Redo: true}) })
-		b.Run(fmt.Sprint(callers, "/bbolt"), func(b *testing.B) { benchUpdate(b, callers, Options{}) })
+		b.Run(fmt.Sprint(callers), func(b *testing.B) { benchUpdate(b, callers, Options{}) })
 	}
 }
 

@@ -28,9 +28,6 @@ func (s *Store) Check() error {
 	if s.stuck.Load() {
 		return s.explain(corrupt(errors.New("bbolt has contradicted itself")))
 	}
-	if lost := s.lost.Load(); lost != nil {
-		return s.explain(lost.err)
-	}
 	bt, err := s.db.Begin(!s.o.ReadOnly)
 	if err != nil {
 		return s.explain(err)

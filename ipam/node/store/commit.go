@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	bolt "go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
 )
 
@@ -222,8 +223,6 @@ func (s *Store) attemptGrowing(calls []*call) error {
 	for {
 		err := s.attempt(calls)
 		switch {
-		case errors.Is(err, errKept):
-			err = s.settle()
 		case errors.Is(err, bolterrors.ErrMaxSizeReached):
 			err = s.grow(2 * s.size)
 		default:
@@ -265,8 +264,7 @@ func (s *Store) attempt(calls []*call) (err error) {
 	if len(s.decoded) > maxDecoded {
 		clear(s.decoded)
 	}
-	b.decoded, b.logs, b.largest = s.decoded, s.redo != nil, s.largest
-	defer func() { s.largest = b.largest }()
+	b.decoded = s.decoded
 	for _, c := range calls {
 		if s.run(c, b, full); b.failed != nil {
 			return b.failed
@@ -277,7 +275,45 @@ func (s *Store) attempt(calls []*call) (err error) {
 	if b.writes == 0 && number-1 <= s.synced.Load() {
 		return bt.Rollback() // nobody changed anything, and all that was read is on disk
 	}
-	return s.commit(calls, bt, b, number)
+	return s.commit(bt, b, number)
+}
+
+// commit makes the batch durable.
+func (s *Store) commit(bt *bolt.Tx, b *batch, number uint64) error {
+	if err := b.commitState(); err != nil {
+		return err
+	}
+	began := time.Now()
+	s.committing.Store(&began)
+	defer s.committing.Store(nil)
+	s.point("before-commit")
+	s.syncing <- struct{}{}
+	defer func() { <-s.syncing }()
+	if err := bt.Commit(); err != nil {
+		return err
+	}
+	s.point("after-commit")
+	if err := s.witness.write(s.id, b.st.commit); err != nil {
+		return err
+	}
+	s.synced.Store(number)
+	s.point("before-answer")
+	return nil
+}
+
+// abandon ends a transaction that failed. bbolt may have contradicted itself
+// halfway: if it cannot even give up, it keeps its lock, and nothing that needs
+// it may be tried any more.
+func (s *Store) abandon(bt *bolt.Tx) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.stuck.Store(true)
+			_ = s.breakDown(asDamage(p)) // for the next call
+		}
+	}()
+	if err := bt.Rollback(); err != nil && !errors.Is(err, bolterrors.ErrTxClosed) {
+		_ = s.breakDown(err) // for the next call
+	}
 }
 
 // run runs c, if its caller still wants it. full is why the store must not

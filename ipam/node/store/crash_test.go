@@ -22,7 +22,6 @@ const (
 	envDieAt = "STORE_TEST_DIE_AT" // "point:n": at the n-th time that it is there
 	envPath  = "STORE_TEST_PATH"
 	envRun   = "STORE_TEST_RUN"
-	envRedo  = "STORE_TEST_REDO" // not empty: with a redo log
 )
 
 func TestMain(m *testing.M) {
@@ -46,7 +45,7 @@ func runCallers() {
 	die, nth, _ := strings.Cut(os.Getenv(envDieAt), ":")
 	times, _ := strconv.Atoi(nth)
 	path := os.Getenv(envPath)
-	s, err := Open(path, Options{Redo: os.Getenv(envRedo) != "", Witness: path + ".witness", Fail: func(point string) {
+	s, err := Open(path, Options{Witness: path + ".witness", Fail: func(point string) {
 		if times--; point == die && times <= 0 {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {}
@@ -131,10 +130,10 @@ func (l *ledger) check(t *testing.T, s *Store) {
 
 // runUntilKilled starts a process that dies at the point, or, if there is none,
 // is killed after so many lines, wherever it is then.
-func (l *ledger) runUntilKilled(t *testing.T, path, dieAt, redo string, lines int) {
+func (l *ledger) runUntilKilled(t *testing.T, path, dieAt string, lines int) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), envRedo+"="+redo, envRun+"=callers", envPath+"="+path, envDieAt+"="+dieAt)
+	cmd.Env = append(os.Environ(), envRun+"=callers", envPath+"="+path, envDieAt+"="+dieAt)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -160,7 +159,7 @@ func (l *ledger) runUntilKilled(t *testing.T, path, dieAt, redo string, lines in
 // of a commit and at random ones, again and again on the same store, and checks
 // each time that everything that it had answered is there.
 func TestKilled(t *testing.T) {
-	for _, point := range []string{"before-commit", "before-log", "after-commit", "before-answer", "behind", ""} {
+	for _, point := range []string{"before-commit", "after-commit", "before-answer", ""} {
 		t.Run(cmp.Or(point, "anywhere"), func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "store.db")
 			l := ledger{tried: map[int]string{}, done: map[int]string{}}
@@ -170,11 +169,7 @@ func TestKilled(t *testing.T) {
 				if point == "" {
 					dieAt, lines = "", 1+rng.IntN(400)
 				}
-				redo := "yes"
-				if point != "before-log" && point != "behind" && round%3 == 0 {
-					redo = ""
-				}
-				l.runUntilKilled(t, path, dieAt, redo, lines)
+				l.runUntilKilled(t, path, dieAt, lines)
 				s, err := Open(path, Options{Witness: path + ".witness"})
 				if err != nil {
 					t.Fatalf("round %d: %v", round, err)

@@ -12,9 +12,6 @@
 // tell is damage that comes to the tree between the records while the file is
 // open: [Store.Check] finds that, and so does the next Open. See [ErrCorrupt].
 //
-// A store that stays open commits by a redo log (redo.go), which takes one sync where
-// bbolt takes two.
-//
 // Local mode opens a store for one call with [OpenLocal], which waits for other
 // processes; an agent keeps it open, and a second agent gets [ErrLocked].
 package store

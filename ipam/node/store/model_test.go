@@ -123,7 +123,7 @@ func TestAgainstModel(t *testing.T) {
 		dir := t.TempDir()
 		path := filepath.Join(dir, "store.db")
 		open := func() *Store {
-			s, err := Open(path, Options{Redo: seed%2 == 0})
+			s, err := Open(path, Options{})
 			if err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
@@ -156,13 +156,9 @@ func TestAgainstModel(t *testing.T) {
 					t.Fatal(err)
 				}
 				s = open()
-			case 1: // killed: what is left is the files as they are now
+			case 1: // killed: what is left is the file as it is now
 				path = filepath.Join(dir, fmt.Sprint("store-", call))
-				err := os.WriteFile(path, load(t, s.Path()), 0o600)
-				if seed%2 == 0 {
-					err = errors.Join(err, os.WriteFile(RedoPath(path), load(t, RedoPath(s.Path())), 0o600))
-				}
-				if err != nil {
+				if err := os.WriteFile(path, load(t, s.Path()), 0o600); err != nil {
 					t.Fatal(err)
 				}
 				if err := s.Close(); err != nil {
@@ -181,7 +177,7 @@ func TestAgainstModel(t *testing.T) {
 // TestConcurrentModel makes changes from many goroutines, each of attachments of
 // its own network, with readers beside them.
 func TestConcurrentModel(t *testing.T) {
-	s := newStore(t, Options{Redo: true})
+	s := newStore(t, Options{})
 	stop := make(chan struct{})
 	var readers, writers sync.WaitGroup
 	for range 2 {

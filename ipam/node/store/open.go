@@ -25,9 +25,8 @@ const mapped = 64 << 20
 // page less, and a list on disk that a flipped bit makes wrong hands out pages
 // that are in use. It is found again by walking the tree, which opening does
 // anyway. FreelistMapType takes a free page in constant time. bbolt syncs with
-// fdatasync, pages before the meta page that names them, but for commits that the
-// redo log has, for which persist.go turns NoSync on; NoGrowSync stays off. Timeout
-// is as good as none: the lock is held already.
+// fdatasync, pages before the meta page that names them; NoSync and NoGrowSync stay
+// off. Timeout is as good as none: the lock is held already.
 func boltOptions(f *os.File, readOnly bool) *bolt.Options {
 	return &bolt.Options{
 		Timeout:         1,
@@ -48,7 +47,7 @@ func open(path string, o Options, lock func(*os.File, bool) error) (*Store, erro
 	if err != nil {
 		return nil, explain(path, err)
 	}
-	s := &Store{path: path, o: o, f: f, syncing: make(chan struct{}, 1), decoded: map[string]decoded{}, stopped: make(chan struct{}), dead: make(chan struct{}), givenUp: make(chan struct{})}
+	s := &Store{path: path, o: o, f: f, syncing: make(chan struct{}, 1), decoded: map[string]decoded{}, stopped: make(chan struct{}), dead: make(chan struct{})}
 	s.wake.L = &s.mu
 	if err := s.load(); err != nil {
 		_ = f.Close() // nothing was written; bbolt may have closed it already
@@ -83,14 +82,19 @@ func openFile(path string, o Options, lock func(*os.File, bool) error) (*os.File
 		if err = lock(f, o.ReadOnly); err == nil {
 			same, err = isAt(f, path)
 		}
+		replaced := false
 		if err == nil && same {
+			replaced, err = replay(path, f, o.ReadOnly)
+		}
+		if err == nil && same && !replaced {
 			return f, nil
 		}
-		_ = f.Close() // it has not been used
+		_ = f.Close() // nothing was written to it
 		if err != nil {
 			return nil, err
 		}
-		// While we waited for the lock the file was moved away: start again.
+		// Another file is at path now: while we waited for the lock this one was moved away,
+		// or an earlier version's redo log has become part of a new one.
 	}
 }
 
@@ -114,32 +118,16 @@ func (s *Store) load() (err error) {
 			err = asDamage(p)
 		}
 	}()
-	found, h, again, err := s.survey()
+	found, err := scan(s.f)
 	if err != nil {
 		return err
 	}
-	s.id, s.size, s.largest = found.id, found.size, found.largest
+	s.id, s.size = found.id, found.size
 	s.db, err = bolt.Open(s.path, 0, boltOptions(s.f, s.o.ReadOnly))
 	if err != nil {
 		return err
 	}
 	s.db.AllocSize = 1 // bbolt needs no more than it asks for: space.go sees to the rest
-	if again {
-		if found, err = s.redoes(h); err != nil {
-			return errors.Join(err, s.db.Close())
-		}
-		s.size, s.largest = found.size, found.largest
-	}
-	if !s.o.ReadOnly && (h != nil || s.o.Redo) {
-		// Of what is in the file the disk may not have all, and from here on nobody keeps
-		// the pages of an earlier base.
-		if h != nil && !again && found.st != h.st {
-			err = writeAgain(s.f, s.size)
-		}
-		if err = errors.Join(err, s.db.Sync()); err != nil {
-			return errors.Join(err, s.db.Close())
-		}
-	}
 	if s.o.Witness != "" {
 		s.witness = &witness{path: s.o.Witness}
 		if s.witnessed, err = s.witness.agrees(s.id, found.st.commit); err != nil {
@@ -147,38 +135,6 @@ func (s *Store) load() (err error) {
 		}
 	}
 	s.synced.Store(found.txid)
-	switch {
-	case s.o.ReadOnly:
-	case s.o.Redo && s.size < mapped:
-		if err := s.openRedo(); err != nil {
-			s.giveUp(err)
-		}
-	default:
-		if s.o.Redo {
-			s.giveUp(errTooLarge)
-		}
-		if h != nil {
-			err = removeRedo(s.path)
-		}
-	}
-	if err != nil {
-		return errors.Join(err, s.db.Close())
-	}
-	return nil
-}
-
-// openRedo has commits be synced by a redo log, all of the file being on disk. Where that
-// cannot be, they are synced as bbolt does.
-func (s *Store) openRedo() error {
-	r, err := openRedo(s.path)
-	if err != nil {
-		return errors.Join(err, removeRedo(s.path))
-	}
-	if err := r.begin(s); err != nil {
-		r.remove()
-		return err
-	}
-	s.redo = r
 	return nil
 }
 
@@ -312,4 +268,13 @@ func newID() (string, error) {
 		return "", os.NewSyscallError("getrandom", err)
 	}
 	return hex.EncodeToString(random[:]), nil
+}
+
+// syncDir has the names in a directory be on disk.
+func syncDir(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }

@@ -17,8 +17,6 @@ type findings struct {
 	size int64  // of the file
 	txid uint64 // of its last bbolt transaction
 	st   state
-
-	largest int // the size of the largest record
 }
 
 // A scanner checks the records that a walker visits, and adds them up.
@@ -28,8 +26,6 @@ type scanner struct {
 	id     protocol.StoreID
 	st     *state
 	sum    digest
-
-	largest int
 }
 
 // scan reads the whole file and reports whether it is one that this package
@@ -68,7 +64,7 @@ func scanAt(r io.ReaderAt, size int64) (findings, error) {
 	if err := sc.verdict(); err != nil {
 		return findings{}, corrupt(err)
 	}
-	return findings{id: sc.id, size: size, txid: m.txid, st: *sc.st, largest: sc.largest}, nil
+	return findings{id: sc.id, size: size, txid: m.txid, st: *sc.st}, nil
 }
 
 // visit keeps the first error for later: the schema, which decides what a
@@ -104,7 +100,6 @@ func (sc *scanner) record(in [][]byte, key, value []byte) error {
 		sc.id = protocol.StoreID(payload)
 	}
 	sc.sum.add(value)
-	sc.largest = max(sc.largest, len(value))
 	return nil
 }
 

@@ -54,8 +54,8 @@ var (
 	keyIdentity = []byte("identity")
 )
 
-// topBuckets are all buckets at the top of a file, the tables' last. Their places stand
-// in redo logs.
+// topBuckets are all buckets at the top of a file, the tables' last. Their places stand in
+// the redo logs of earlier versions.
 var topBuckets = [][]byte{
 	bucketMeta, bucketNode, bucketAttachments, bucketPods, bucketUses, bucketRights, bucketPools,
 }

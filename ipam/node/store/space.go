@@ -25,11 +25,8 @@ const (
 	step    = 1 << 20
 )
 
-// errKept says that the redo log has to begin anew before a batch: settle does that.
-var errKept = errors.New("the redo log keeps pages")
-
 // makeRoom sees to it that the file has room for a batch. full is why it has
-// not, and what adds must be refused; err is damage that shows from outside, or errKept.
+// not, and what adds must be refused; err is damage that shows from outside.
 func (s *Store) makeRoom(bt *bolt.Tx) (full, err error) {
 	size, err := s.fileSize()
 	if err != nil {
@@ -38,25 +35,10 @@ func (s *Store) makeRoom(bt *bolt.Tx) (full, err error) {
 	defer func() { s.db.MaxSize = int(s.size) }()
 	free := int64(s.db.Stats().FreePageN) * int64(s.db.Info().PageSize)
 	room := size - bt.Size() + free
-	switch {
-	case s.redo == nil:
-	case size >= mapped:
-		s.giveUp(errTooLarge)
-		return nil, errKept
-	case s.redo.gone():
-		s.giveUp(errors.New("somebody has removed the redo log, or cut it off"))
-		return nil, errKept
-	}
 	if room >= reserve+step/2 {
 		return nil, nil
 	}
-	if !s.redo.empty() {
-		return nil, errKept
-	}
 	err = s.grow(bt.Size() + reserve + step)
-	if s.redo != nil && s.size >= mapped {
-		return nil, errKept
-	}
 	if err == nil || room >= reserve {
 		return nil, nil
 	}
@@ -65,11 +47,7 @@ func (s *Store) makeRoom(bt *bolt.Tx) (full, err error) {
 
 // grow makes the file size bytes large.
 func (s *Store) grow(size int64) error {
-	err := s.o.grow(s.f, s.size, size)
-	if unsynced, ok := errors.AsType[*syncError](err); ok {
-		return s.unsynced(unsynced)
-	}
-	if err != nil {
+	if err := s.o.grow(s.f, s.size, size); err != nil {
 		return err
 	}
 	s.size = size
@@ -104,21 +82,8 @@ func growFile(f *os.File, from, to int64) error {
 	if err != nil {
 		return os.NewSyscallError("fallocate", err)
 	}
-	return synced(f)
+	return f.Sync()
 }
-
-// synced syncs f.
-func synced(f *os.File) error {
-	if err := f.Sync(); err != nil {
-		return &syncError{err}
-	}
-	return nil
-}
-
-// syncError is that of a sync, which may have been of more than of what was being written.
-type syncError struct{ error }
-
-func (e *syncError) Unwrap() error { return e.error }
 
 func fillZero(f *os.File, to int64) error {
 	end, err := f.Seek(0, io.SeekEnd)
@@ -133,5 +98,5 @@ func fillZero(f *os.File, to int64) error {
 		}
 		at += int64(n)
 	}
-	return synced(f)
+	return f.Sync()
 }

@@ -31,14 +31,8 @@ type Options struct {
 	// [Store.Witnessed] for when the file is missing.
 	Witness string
 
-	// Redo has commits wait for one sync in place of two, by a log beside the file
-	// (redo.go). It is for a store that stays open: one that is opened for a single
-	// call is better off without. A log that is there is read in any case.
-	Redo bool
-
 	// Fail, if not nil, is called at the named points of every commit, for
-	// crash tests only: "before-commit", "before-log", "after-commit", "before-answer",
-	// "behind"; the second and the last of commits that a redo log has.
+	// crash tests only: "before-commit", "after-commit", "before-answer".
 	Fail func(point string)
 
 	// grow makes the file's part from one offset to another take up space.
@@ -57,18 +51,11 @@ type Store struct {
 
 	witness   *witness // nil without Options.Witness
 	witnessed bool
-	unlogged  error         // set before givenUp is closed
-	givenUp   chan struct{} // closed when there is no redo log although Options ask for one
 
 	// synced is the number of the last bbolt transaction that is on disk and
 	// witnessed. bbolt lets readers see a commit while it is still being
 	// synced: what they read must not be answered before this number says so.
 	synced atomic.Uint64
-	// promised is the number of the last transaction that was answered. While behind is
-	// held, bbolt may not have it yet, and lost, if not nil, is why it never will.
-	promised atomic.Uint64
-	behind   sync.Mutex
-	lost     atomic.Pointer[lostCommit]
 	// syncing has room for one, which is there while a commit is under way.
 	syncing chan struct{}
 	// committing is when the commit under way began; nil is none.
@@ -86,8 +73,6 @@ type Store struct {
 	// Of the committer alone.
 	broken  error // why nothing can be written any more; see breakDown
 	size    int64 // the file's, when it was last looked at
-	largest int   // the size of the largest record that the file may have
-	redo    *redo // nil where there is none
 	decoded map[string]decoded
 }
 
@@ -130,34 +115,6 @@ func (s *Store) breakDown(err error) error {
 	return err
 }
 
-// WithoutLog is closed when commits sync twice although Options ask for a redo log, be it
-// from the start or because the log was given up. That costs time alone; see
-// [Store.Unlogged].
-func (s *Store) WithoutLog() <-chan struct{} { return s.givenUp }
-
-// Unlogged returns why WithoutLog is closed: no room for the log, for instance. It is nil
-// while WithoutLog is not.
-func (s *Store) Unlogged() error {
-	select {
-	case <-s.givenUp:
-		return s.unlogged
-	default:
-		return nil
-	}
-}
-
-// giveUp notes why there is no redo log, or none that anything is added to any more. Only
-// opening and the committer call it.
-func (s *Store) giveUp(err error) {
-	if s.redo != nil {
-		s.redo.failed = true
-	}
-	if s.unlogged == nil {
-		s.unlogged = err
-		close(s.givenUp)
-	}
-}
-
 // Close waits for calls that are under way and closes the store. A second Close
 // does nothing.
 func (s *Store) Close() error {
@@ -170,21 +127,11 @@ func (s *Store) Close() error {
 	if !first {
 		return nil
 	}
-	closeDB := func() error { return errors.Join(s.closeRedo(), s.db.Close()) }
+	closeDB := s.db.Close
 	if s.stuck.Load() {
-		closeDB = func() error { return errors.Join(s.redo.leave(), flock(s.f, syscall.LOCK_UN), s.f.Close()) }
+		closeDB = func() error { return errors.Join(flock(s.f, syscall.LOCK_UN), s.f.Close()) }
 	}
 	return s.explain(errors.Join(closeDB(), s.witness.close()))
-}
-
-// closeRedo closes the redo log. Of a store that has met damage it leaves what it says:
-// opening may find all of it there.
-func (s *Store) closeRedo() error {
-	if s.redo == nil || s.broken != nil {
-		return s.redo.close(false)
-	}
-	err := s.db.Sync()
-	return errors.Join(err, s.redo.close(err == nil))
 }
 
 // View calls fn with what is on disk now. fn must not call Update, must not
@@ -219,32 +166,16 @@ func (s *Store) ViewContext(ctx context.Context, fn func(*Tx) error) error {
 // for what is only looked at again in an Update, or said of the present to people, and
 // nothing may be answered or given away by it.
 func (s *Store) Peek(fn func(*Tx) error) error {
-	bt, err := s.beginRead()
+	bt, err := s.db.Begin(false)
 	if err != nil {
 		return s.explain(err)
 	}
 	return s.read(bt, fn)
 }
 
-// beginRead begins a transaction that sees everything that was answered.
-func (s *Store) beginRead() (*bolt.Tx, error) {
-	for {
-		bt, err := s.db.Begin(false)
-		if err != nil || uint64(bt.ID()) >= s.promised.Load() {
-			return bt, err
-		}
-		_ = bt.Rollback() // nothing was read
-		if lost := s.lost.Load(); lost != nil {
-			return nil, lost.err
-		}
-		s.behind.Lock()   // until bbolt has it
-		s.behind.Unlock() //nolint:staticcheck // it was waited for
-	}
-}
-
 // view is View, which enters s.syncing by enter where it has to wait.
 func (s *Store) view(fn func(*Tx) error, enter func() error) error {
-	bt, err := s.beginRead()
+	bt, err := s.db.Begin(false)
 	if err != nil {
 		return s.explain(err)
 	}

@@ -22,7 +22,7 @@ func (tx *Tx) Table(pool protocol.PoolName) allocator.Table { return tx.table(po
 func (tx *Tx) table(pool protocol.PoolName) *table {
 	t := tx.tables[pool]
 	if t == nil {
-		t = &table{bucket: bucket{seed: seedOf(bucketPools, []byte(pool)), top: len(topBuckets) - 1, pool: pool}}
+		t = &table{bucket: bucket{seed: seedOf(bucketPools, []byte(pool)), pool: pool}}
 		tx.openTable(t)
 		tx.tables[pool] = t
 	}

@@ -38,10 +38,6 @@ type batch struct {
 	decoded map[string]decoded
 
 	st      state  // as it will be committed
-	logs    bool   // changes are noted for the redo log
-	changes []byte // one after the other
-	noted   int    // how many
-	largest int    // the size of the largest record that the file may have
 	writes  int    // how many there were, so that cursors know when to seek anew
 	scratch []byte // records are cut from it: bbolt keeps them until the commit
 	failed  error  // bbolt contradicted itself: nothing of the batch may be committed
@@ -52,7 +48,6 @@ type batch struct {
 type bucket struct {
 	b    *bolt.Bucket
 	seed uint32
-	top  int               // its place in topBuckets, or that of all tables
 	pool protocol.PoolName // of a table
 }
 
@@ -85,9 +80,9 @@ func newBatch(bt *bolt.Tx, id protocol.StoreID) (b *batch, err error) {
 		}
 	}()
 	b = &batch{bt: bt, id: id, tables: map[protocol.PoolName]*table{}}
-	for top, dst := range b.named() {
-		name := topBuckets[top]
-		*dst = bucket{b: bt.Bucket(name), seed: seedOf(name, nil), top: top}
+	for i, dst := range []*bucket{&b.node, &b.attachments, &b.pods, &b.uses, &b.rights} {
+		name := topBuckets[1+i]
+		*dst = bucket{b: bt.Bucket(name), seed: seedOf(name, nil)}
 		if dst.b == nil {
 			return nil, corrupt(fmt.Errorf("bucket %s is missing", name))
 		}
@@ -102,13 +97,6 @@ func newBatch(bt *bolt.Tx, id protocol.StoreID) (b *batch, err error) {
 	}
 	b.st, err = parseState(payload)
 	return b, corrupt(err)
-}
-
-// named returns the buckets that hold records directly, by their places in topBuckets.
-func (b *batch) named() iter.Seq2[int, *bucket] {
-	return func(yield func(int, *bucket) bool) {
-		_ = yield(1, &b.node) && yield(2, &b.attachments) && yield(3, &b.pods) && yield(4, &b.uses) && yield(5, &b.rights)
-	}
 }
 
 // begin returns the Tx of the next call of the batch.
@@ -229,20 +217,9 @@ func (tx *Tx) replace(in *bucket, key, record []byte) error {
 func (tx *Tx) set(in *bucket, key, record []byte) error {
 	tx.writes++
 	if record == nil {
-		tx.note(changeDelete, in, key, nil)
 		return in.b.Delete(key)
 	}
-	tx.largest = max(tx.largest, len(record))
-	tx.note(changePut, in, key, record)
 	return in.b.Put(key, record)
-}
-
-// note adds a change to those of the batch.
-func (b *batch) note(kind byte, in *bucket, key, record []byte) {
-	if b.logs {
-		b.changes = appendChange(b.changes, kind, in, key, record)
-		b.noted++
-	}
 }
 
 // swap keeps the digest: record stands where old stood.
@@ -272,7 +249,6 @@ func (tx *Tx) create(in *bucket) error {
 		return fmt.Errorf("table of pool %q: %w", in.pool, err)
 	}
 	tx.writes++
-	tx.note(changeCreate, in, nil, nil)
 	tx.undo = append(tx.undo, change{in: in})
 	in.b = b
 	return nil
@@ -306,7 +282,6 @@ func (tx *Tx) revert(c change) error {
 	if c.key == nil {
 		tx.writes++
 		c.in.b = nil
-		tx.note(changeDrop, c.in, nil, nil)
 		return tx.bt.Bucket(bucketPools).DeleteBucket([]byte(c.in.pool))
 	}
 	tx.swap(tx.raw(c.in, c.key), c.old)
