@@ -25,17 +25,16 @@ import (
 //   - the indexes have what the attachments say;
 //   - the allocator finds its tables sound.
 func (s *Store) Check() error {
+	s.wait(unending, s.turn, nil)
+	defer s.pass()
 	if s.stuck.Load() {
 		return s.explain(corrupt(errors.New("bbolt has contradicted itself")))
 	}
-	bt, err := s.db.Begin(!s.o.ReadOnly)
+	bt, err := s.db.Begin(false)
 	if err != nil {
 		return s.explain(err)
 	}
 	number := uint64(bt.ID())
-	if !s.o.ReadOnly {
-		number-- // it has the number that its commit would have
-	}
 	return s.read(bt, func(tx *Tx) error {
 		found, err := scan(s.f)
 		if err == nil && (found.txid != number || found.st != tx.st || found.id != tx.id) {

@@ -34,7 +34,6 @@ const (
 	queued  int32 = iota // its caller may still withdraw it
 	started              // its function runs or has run
 	gone                 // its caller has withdrawn it
-	exited               // its function ended the goroutine that it ran on
 	answered
 )
 
@@ -53,8 +52,8 @@ func (p *Panic) Unwrap() error {
 	return err
 }
 
-// errExited is what a call ends with whose function called runtime.Goexit, as
-// FailNow of a test does.
+// errExited is what calls end with where a function called runtime.Goexit, as FailNow
+// of a test does: its own, and those that were to share its commit.
 var errExited = errors.New("the function of an Update ended its goroutine")
 
 // Update calls fn and makes what it changes durable. When Update returns nil,
@@ -64,11 +63,10 @@ var errExited = errors.New("the function of an Update ended its goroutine")
 // disturbed, and Update returns the error as it is. A panic of fn does the
 // same: Update then panics, with a *Panic, on its caller's goroutine.
 //
-// fn runs on a goroutine of the store, which runs all of them one after the
-// other: two are ten times cheaper than two switches between goroutines. So fn
-// must not block, nor call the Store. It runs once, or again after a commit
-// that it shared with other calls failed: then without anything that it did
-// before.
+// The call whose turn it is commits for all that wait: it runs their functions, one after
+// the other, on its own goroutine. So fn must not block, nor call the Store, nor end its
+// goroutine. It runs once, or again after a commit that it shared with other calls failed:
+// then without anything that it did before.
 //
 // If ctx ends before fn starts, Update returns its cause and fn does not run.
 // Once fn has started ctx is not looked at: a caller that is gone by then finds
@@ -90,13 +88,17 @@ func (s *Store) Update(ctx context.Context, fn func(*Tx) error) error {
 	if err := s.enqueue(c); err != nil {
 		return s.explain(err)
 	}
-	select {
-	case <-c.done:
-	case <-ctx.Done():
-		if c.standing.CompareAndSwap(queued, gone) {
-			return s.late(context.Cause(ctx))
+	for until := ctx; c.standing.Load() != answered; {
+		switch s.wait(until, c.done, s.turn) {
+		case 0:
+		case 1:
+			s.lead(c)
+		default:
+			if c.standing.CompareAndSwap(queued, gone) {
+				return s.late(context.Cause(ctx))
+			}
+			until = context.WithoutCancel(ctx)
 		}
-		<-c.done
 	}
 	if c.panicked != nil {
 		panic(c.panicked)
@@ -125,65 +127,50 @@ func (s *Store) enqueue(c *call) error {
 		return ErrClosed
 	}
 	s.queue = append(s.queue, c)
-	s.wake.Signal()
 	return nil
 }
 
-// commitLoop is the committer: the one goroutine that writes. It serves calls,
-// then whatever is queued, which is what came while it wrote the last batch.
-func (s *Store) commitLoop(calls []*call) {
+// wait waits until one of two events can be received from, which it receives, or until ctx
+// ends. It returns which, counted from 0, or a negative number. An event that is nil does
+// not come. Nothing else of a store waits for other calls.
+func (s *Store) wait(ctx context.Context, first, second <-chan struct{}) int {
+	if s.o.Wait != nil {
+		return s.o.Wait(ctx, first, second)
+	}
+	select {
+	case <-first:
+		return 0
+	case <-second:
+		return 1
+	case <-ctx.Done():
+		return -1
+	}
+}
+
+// lead commits for all that wait, c among them, and passes the turn, which c has.
+func (s *Store) lead(c *call) {
+	defer s.pass()
+	if c.standing.Load() == answered {
+		return // the turn came with the answer
+	}
 	// A fault in the mapped file, which somebody has cut off behind our back,
 	// is a panic that can be handled, and not the end of the process.
-	debug.SetPanicOnFault(true)
-	defer func() {
-		if calls != nil { // a function ended this goroutine: another goes on
-			go s.commitLoop(withoutExited(calls))
-		}
-	}()
-	for {
-		if len(calls) == 0 {
-			calls = s.take()
-		}
-		if calls == nil {
-			close(s.stopped)
-			return
-		}
-		s.serve(calls)
-		calls = nil
-		// The callers that were just answered are runnable: let them queue what
-		// they want next, so that it shares the next commit.
-		runtime.Gosched()
-	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	calls := s.take()
+	defer s.answer(calls, errExited) // those that have no answer yet
+	s.serve(calls)
+	// The callers that were just answered are runnable: let them queue what they want
+	// next, so that it shares the next commit.
+	runtime.Gosched()
 }
 
-// withoutExited answers the call whose function ended its goroutine and returns
-// those that still wait.
-func withoutExited(calls []*call) []*call {
-	rest := make([]*call, 0, len(calls))
-	for _, c := range calls {
-		switch c.standing.Load() {
-		case exited:
-			c.err = errExited
-			close(c.done)
-		case answered:
-		default:
-			rest = append(rest, c)
-		}
-	}
-	return rest
-}
+// pass gives the turn to another call.
+func (s *Store) pass() { s.turn <- struct{}{} }
 
-// take waits for calls and returns the next batch; nil when the store is being
-// closed and nothing is queued.
+// take returns the next batch, which is what has queued while the last one was written.
 func (s *Store) take() []*call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for len(s.queue) == 0 {
-		if s.closing {
-			return nil
-		}
-		s.wake.Wait()
-	}
 	n := min(len(s.queue), maxBatch)
 	calls := s.queue[:n:n]
 	s.queue = s.queue[n:]
@@ -287,8 +274,6 @@ func (s *Store) commit(bt *bolt.Tx, b *batch, number uint64) error {
 	s.committing.Store(&began)
 	defer s.committing.Store(nil)
 	s.point("before-commit")
-	s.syncing <- struct{}{}
-	defer func() { <-s.syncing }()
 	if err := bt.Commit(); err != nil {
 		return err
 	}
@@ -324,10 +309,8 @@ func (s *Store) run(c *call, b *batch, full error) {
 			return
 		}
 	}
-	c.standing.Store(exited)
 	tx := b.begin()
 	c.panicked, c.err = tx.runContained(c.fn)
-	c.standing.Store(started)
 	switch c.err = s.verdict(tx, c.err); {
 	case c.err == nil && full != nil && tx.grown.adds():
 		c.err = s.explain(full)

@@ -47,17 +47,12 @@ func open(path string, o Options, lock func(*os.File, bool) error) (*Store, erro
 	if err != nil {
 		return nil, explain(path, err)
 	}
-	s := &Store{path: path, o: o, f: f, syncing: make(chan struct{}, 1), decoded: map[string]decoded{}, stopped: make(chan struct{}), dead: make(chan struct{})}
-	s.wake.L = &s.mu
+	s := &Store{path: path, o: o, f: f, turn: make(chan struct{}, 1), decoded: map[string]decoded{}, dead: make(chan struct{})}
 	if err := s.load(); err != nil {
 		_ = f.Close() // nothing was written; bbolt may have closed it already
 		return nil, explain(path, err)
 	}
-	if o.ReadOnly {
-		close(s.stopped)
-	} else {
-		go s.commitLoop(nil)
-	}
+	s.pass()
 	return s, nil
 }
 

@@ -31,6 +31,11 @@ type Options struct {
 	// [Store.Witnessed] for when the file is missing.
 	Witness string
 
+	// Wait, if not nil, is how a call waits, for a scheduler of a simulation's own: until one
+	// of two events can be received from, which it receives, or until ctx ends. It returns
+	// which, counted from 0, or a negative number. An event that is nil does not come.
+	Wait func(ctx context.Context, first, second <-chan struct{}) int
+
 	// Fail, if not nil, is called at the named points of every commit, for
 	// crash tests only: "before-commit", "after-commit", "before-answer".
 	Fail func(point string)
@@ -56,21 +61,19 @@ type Store struct {
 	// witnessed. bbolt lets readers see a commit while it is still being
 	// synced: what they read must not be answered before this number says so.
 	synced atomic.Uint64
-	// syncing has room for one, which is there while a commit is under way.
-	syncing chan struct{}
+	// turn has one element while nobody commits. Who takes it may commit, and gives it back.
+	turn chan struct{}
 	// committing is when the commit under way began; nil is none.
 	committing atomic.Pointer[time.Time]
 	// stuck says that bbolt will never give its writer's lock back.
 	stuck atomic.Bool
 
-	mu      sync.Mutex // guards the fields below
-	wake    sync.Cond
+	mu      sync.Mutex // guards the next two fields
 	queue   []*call
 	closing bool
-	stopped chan struct{} // closed when the committer has returned
 	dead    chan struct{} // closed when broken is not nil
 
-	// Of the committer alone.
+	// Of the call that has the turn.
 	broken  error // why nothing can be written any more; see breakDown
 	size    int64 // the file's, when it was last looked at
 	decoded map[string]decoded
@@ -106,7 +109,7 @@ func (s *Store) Witnessed() bool { return s.witnessed }
 // written any more, and what it reads may be behind.
 func (s *Store) Broken() <-chan struct{} { return s.dead }
 
-// breakDown notes why nothing can be written any more. Only the committer calls it.
+// breakDown notes why nothing can be written any more. Its caller has the turn.
 func (s *Store) breakDown(err error) error {
 	if s.broken == nil {
 		close(s.dead)
@@ -115,17 +118,23 @@ func (s *Store) breakDown(err error) error {
 	return err
 }
 
+// unending is the context of calls that nothing ends.
+var unending = context.Background() //nolint:forbidigo // see above
+
 // Close waits for calls that are under way and closes the store. A second Close
 // does nothing.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	first := !s.closing
 	s.closing = true
-	s.wake.Signal()
 	s.mu.Unlock()
-	<-s.stopped
+	s.wait(unending, s.turn, nil)
+	defer s.pass()
 	if !first {
 		return nil
+	}
+	for calls := s.take(); len(calls) > 0; calls = s.take() {
+		s.serve(calls)
 	}
 	closeDB := s.db.Close
 	if s.stuck.Load() {
@@ -140,24 +149,29 @@ func (s *Store) Close() error {
 //
 // Where fn saw a commit that is still being synced, View waits for that.
 func (s *Store) View(fn func(*Tx) error) error {
-	return s.view(fn, func() error {
-		s.syncing <- struct{}{}
-		return nil
-	})
+	return s.ViewContext(unending, fn)
 }
 
 // ViewContext is View, but if ctx ends while it waits for a commit that fn saw, it
 // returns ctx's cause: what fn has read may not be there after a crash, so nothing may
 // follow from it.
 func (s *Store) ViewContext(ctx context.Context, fn func(*Tx) error) error {
-	return s.view(fn, func() error {
-		select {
-		case s.syncing <- struct{}{}:
-			return nil
-		case <-ctx.Done():
-			return s.late(context.Cause(ctx))
-		}
-	})
+	bt, err := s.db.Begin(false)
+	if err != nil {
+		return s.explain(err)
+	}
+	number := uint64(bt.ID())
+	if err := s.read(bt, fn); err != nil || number <= s.synced.Load() {
+		return err
+	}
+	if s.wait(ctx, s.turn, nil) != 0 {
+		return s.late(context.Cause(ctx))
+	}
+	defer s.pass()
+	if number > s.synced.Load() {
+		return s.explain(errors.New("the last commit did not reach the disk: nothing can be answered from it before the next one does"))
+	}
+	return nil
 }
 
 // Peek is View, but it does not wait for a commit that fn saw and that is still being
@@ -171,26 +185,6 @@ func (s *Store) Peek(fn func(*Tx) error) error {
 		return s.explain(err)
 	}
 	return s.read(bt, fn)
-}
-
-// view is View, which enters s.syncing by enter where it has to wait.
-func (s *Store) view(fn func(*Tx) error, enter func() error) error {
-	bt, err := s.db.Begin(false)
-	if err != nil {
-		return s.explain(err)
-	}
-	number := uint64(bt.ID())
-	if err := s.read(bt, fn); err != nil || number <= s.synced.Load() {
-		return err
-	}
-	if err := enter(); err != nil {
-		return err
-	}
-	defer func() { <-s.syncing }()
-	if number > s.synced.Load() {
-		return s.explain(errors.New("the last commit did not reach the disk: nothing can be answered from it before the next one does"))
-	}
-	return nil
 }
 
 // read runs fn on bt and ends bt, also if fn panics.
