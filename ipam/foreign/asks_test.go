@@ -1,6 +1,7 @@
 package foreign
 
 import (
+	"encoding/json"
 	"net/netip"
 	"slices"
 	"strings"
@@ -45,6 +46,13 @@ func TestWhatToDoIsSaid(t *testing.T) {
 	for _, r := range []protocol.Report{
 		{Unread: strings.Repeat("x", 90<<10)}, {Unseen: []protocol.Unseen{{HostLocal: protocol.HostLocal{Network: "net"}, Why: strings.Repeat("x", 90<<10)}}},
 	} {
+		text, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, _, err = protocol.ParseReport(string(text)); err != nil {
+			t.Fatal(err)
+		}
 		_, _, found := weighed(p, Facts{
 			Definitions: []Definition{switched}, Agents: map[protocol.NodeName]bool{"n1": true}, Pods: []Pod{pod("p", "ns/net", "10.0.0.5")},
 			Reports: map[protocol.NodeName]protocol.Report{"n1": r},
@@ -140,7 +148,11 @@ func TestUnseen(t *testing.T) {
 	if _, _, found := weighed(p, facts); found.Stage != StageReports || !strings.Contains(found.Why, "it: node n1: cannot read /srv/nfs/shelf. Have") {
 		t.Errorf("stage %d, %q", found.Stage, found.Why)
 	}
-	p.TrustStatus = true
+	facts.Definitions[0].Namespace, p.MayUse = "stranger", func(namespace string) bool { return namespace == "ns" }
+	if _, _, found := weighed(p, facts); found.Stage != StagePods {
+		t.Errorf("of a definition whose namespace may not use the pool: stage %d, %q", found.Stage, found.Why)
+	}
+	facts.Definitions[0].Namespace, p.MayUse, p.TrustStatus = "ns", nil, true
 	if _, _, found := weighed(p, facts); found.Stage != StagePods {
 		t.Errorf("after the word that the status tells all: stage %d, %q", found.Stage, found.Why)
 	}

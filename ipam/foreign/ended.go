@@ -33,10 +33,12 @@ func (w *weighing) mayBeOf(c claim) bool {
 
 // Ended returns those of kept that nobody has any more, as far as this look tells: nobody is said
 // to have them, and the pod's node, asked of the pool, says that nothing of the pod runs there, or
-// counts as dead. Of what is kept for several pods the agents of all nodes have to say what they
-// have. What is kept for a sandbox has ended, too, once the node tells whose it is and passesOn
-// says that the address is asked for in the name of another by now.
-func (e *Evidence) Ended(kept []Bar, dead, passesOn func(Bar) bool) (ended []Bar) {
+// counts as dead. Of what is kept for several pods the agents of all nodes have to have answered.
+// What is kept for a sandbox has ended, too, once the node tells whose it is and passesOn says that
+// the address is asked for in the name of another by now. What holds up an end, since a node cannot
+// read it, is in held.
+func (e *Evidence) Ended(kept []Bar, dead, passesOn func(Bar) bool) (ended []Bar, held map[Word]string) {
+	held = map[Word]string{}
 	running, told := map[protocol.NodeName]map[protocol.UID]bool{}, map[protocol.NodeName]map[protocol.UID]bool{}
 	for node, r := range e.Reports {
 		running[node], told[node] = map[protocol.UID]bool{}, map[protocol.UID]bool{}
@@ -55,12 +57,18 @@ func (e *Evidence) Ended(kept []Bar, dead, passesOn func(Bar) bool) (ended []Bar
 	}
 	for _, b := range e.Unclaimed(kept) {
 		n, uid := b.To.Node, b.To.UID.OfPod()
-		over := dead(b) || e.saysAll(n, b.Pool) && (!running[n][uid] || told[n][uid] && passesOn(b))
-		if over && (!b.To.UID.Several() || e.Heard(b)) {
+		unread, gone := "", dead(b)
+		if !gone && e.asked(n, b.Pool) {
+			unread, gone = e.unread(n, b.Pool), !running[n][uid] || told[n][uid] && passesOn(b)
+		}
+		switch {
+		case gone && unread != "":
+			held[Word{n, b.Pool}] = unread
+		case gone && (!b.To.UID.Several() || e.Heard(b)):
 			ended = append(ended, b)
 		}
 	}
-	return ended
+	return ended, held
 }
 
 // Heard reports whether the nodes that may know of it were asked what has become of something kept,

@@ -76,8 +76,6 @@ const (
 	// mostStrays is how many sandboxes a node may have whose pods nobody knows, with those that
 	// something is kept for.
 	mostStrays = 256
-	// mostWhy is how many bytes count of what a node says for people.
-	mostWhy = 1024
 )
 
 // Gather puts what a look has found in order. It takes time in proportion to that.
@@ -231,20 +229,24 @@ func (e *Evidence) at(first, last netip.Addr) []claim {
 	return e.claims[i : i+n]
 }
 
-// says returns what a node's agent has answered of a pool, and why that is not whole: of a long
-// text the first bytes, since what to do about it follows.
-func (e *Evidence) says(node protocol.NodeName, p *Pool, files map[protocol.HostLocal]bool) (r protocol.Report, partly string, answered bool) {
-	r = e.Reports[node]
-	if !e.asked(node, p.Name) {
+// says returns what a node's agent has answered of a pool, and why that is not whole.
+func (w *weighing) says(node protocol.NodeName) (r protocol.Report, partly string, answered bool) {
+	r = w.Reports[node]
+	if !w.asked(node, w.Name) {
 		return r, "", false
 	}
-	partly = cmp.Or(r.Unread, e.refused[node])
+	return r, cmp.Or(r.Unread, w.refused[node], w.unseen(r)), true
+}
+
+// unseen returns what a node could not read of a network of the pool; of a pool that was not
+// weighed, of any.
+func (w *weighing) unseen(r protocol.Report) string {
 	for _, u := range r.Unseen {
-		if partly == "" && files[u.HostLocal] {
-			partly = u.Why
+		if w == nil || w.files[u.HostLocal] {
+			return cmp.Or(u.Why, "files of network "+u.Network)
 		}
 	}
-	return r, strings.ToValidUTF8(partly[:min(len(partly), mostWhy)], ""), true
+	return ""
 }
 
 // reportedAsTenures reports whether the pod's node says that Tenure has given it the address of a
@@ -331,12 +333,12 @@ func (e *Evidence) asked(node protocol.NodeName, pool protocol.PoolName) bool {
 	return answered && (e.Asked == nil || e.Asked[Word{node, pool}])
 }
 
-// saysAll reports whether a node's agent has answered of a pool, and could read all that there is.
-// What was refused of its report is of no pod that something is kept for.
-func (e *Evidence) saysAll(node protocol.NodeName, pool protocol.PoolName) bool {
-	r := e.Reports[node]
-	w := e.weighed[pool]
-	return e.asked(node, pool) && r.Unread == "" && !slices.ContainsFunc(r.Unseen, func(u protocol.Unseen) bool {
-		return w == nil || w.files[u.HostLocal] && !w.TrustStatus
-	})
+// unread returns what a node that has answered of a pool could not read, which may tell of what is
+// kept. What was refused of its report is of no pod that something is kept for.
+func (e *Evidence) unread(node protocol.NodeName, pool protocol.PoolName) string {
+	r, w := e.Reports[node], e.weighed[pool]
+	if r.Unread != "" || w != nil && w.TrustStatus {
+		return r.Unread
+	}
+	return w.unseen(r)
 }

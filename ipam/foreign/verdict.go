@@ -50,6 +50,9 @@ type Verdict struct {
 	// PassedOver are nodes that were not waited for any longer: their agents beat, and do not say
 	// what their pods have.
 	PassedOver []protocol.NodeName
+	// Held is what nodes cannot read, for want of which something stays kept that no pod is said to
+	// have any more.
+	Held []string
 }
 
 // Clear reports whether nothing is waited for.
@@ -86,7 +89,7 @@ func (v Verdict) Same(o Verdict) bool {
 		for _, d := range x.Others {
 			others = append(others, d.String()+" "+d.By())
 		}
-		return fmt.Sprint(x.Of, x.Stage, x.Why, x.Fence, x.Conflicts, others, setText(x.Blocked), x.PassedOver)
+		return fmt.Sprint(x.Of, x.Stage, x.Why, x.Fence, x.Conflicts, others, setText(x.Blocked), x.PassedOver, x.Held)
 	}
 	return text(v) == text(o)
 }

@@ -65,9 +65,9 @@ type Finding struct {
 type weighing struct {
 	*Evidence
 	*Pool
-	mine     map[string]bool // the definitions of the segment
-	networks map[string]bool // their networks
-	files    map[protocol.HostLocal]bool
+	mine     map[string]bool             // the definitions of the segment
+	networks map[string]bool             // their networks
+	files    map[protocol.HostLocal]bool // what has to be read: any namespace may name the pool
 	asks     map[protocol.NodeName]bool
 }
 
@@ -78,7 +78,9 @@ func (e *Evidence) Weigh(p *Pool) Finding {
 	segment := p.Segment(e.Definitions)
 	for _, d := range segment {
 		w.mine[d.String()], w.networks[d.Network] = true, true
-		w.files[protocol.HostLocal{Network: d.Network, DataDir: d.DataDir}] = true
+		if w.MayUse == nil || w.MayUse(d.Namespace) {
+			w.files[protocol.HostLocal{Network: d.Network, DataDir: d.DataDir}] = true
+		}
 	}
 	e.weighed[p.Name] = w
 	var f Finding
@@ -168,7 +170,7 @@ func (w *weighing) unheard(claims []claim, best claim) *Pod {
 			continue
 		}
 		ours, _ := w.ofTenure(w.Name, c.pod, c.addr)
-		if _, _, answered := w.says(c.pod.Node, w.Pool, w.files); !ours && !answered {
+		if _, _, answered := w.says(c.pod.Node); !ours && !answered {
 			return c.pod
 		}
 	}
@@ -180,7 +182,7 @@ func (w *weighing) lives(node protocol.NodeName) bool { return w.Lives(node, w.N
 
 // tells reports whether a node's agent can say what the pods there have.
 func (w *weighing) tells(node protocol.NodeName) bool {
-	r, partly, answered := w.says(node, w.Pool, w.files)
+	r, partly, answered := w.says(node)
 	return w.lives(node) && answered && partly == "" && len(r.Running) > 0
 }
 
@@ -250,7 +252,7 @@ func (w *weighing) elsewhere(definition string) bool {
 // use.
 func (w *weighing) believed(c claim) bool {
 	if w.lives(c.pod.Node) {
-		r, partly, answered := w.says(c.pod.Node, w.Pool, w.files)
+		r, partly, answered := w.says(c.pod.Node)
 		switch {
 		case !answered, partly != "" && !w.TrustStatus:
 			return false
@@ -337,7 +339,7 @@ func (w *weighing) used() bool {
 func (w *weighing) judge(f *Finding, pending []*Pod) {
 	var unread []string
 	for _, node := range slices.Sorted(maps.Keys(w.asks)) {
-		_, partly, answered := w.says(node, w.Pool, w.files)
+		_, partly, answered := w.says(node)
 		switch {
 		case !answered:
 			f.Silent = append(f.Silent, node)
@@ -355,14 +357,19 @@ func (w *weighing) judge(f *Finding, pending []*Pod) {
 	case len(f.Silent) > 0:
 		f.Stage, f.Why = StageReports, "the agents of nodes "+Few(f.Silent)+" have yet to say what their pods have"
 	case len(unread) > 0:
-		f.Stage, f.Why = StageReports, fmt.Sprintf("what pods have may be where an agent cannot read it: %s. Have it read there, or remove a damaged file; or, if the status of the pods "+
-			"shows all that they have, say so: kubectl annotate ippools %s %s=true (kubectl tenure import --apply --trust-status does)", Few(unread), w.Name, v1alpha1.AnnotationTrustStatus)
+		f.Stage, f.Why = StageReports, "what pods have may be where an agent cannot read it: "+Unread(w.Name, unread)
 	case len(pods) > 0:
 		f.Stage, f.Why = StagePods, fmt.Sprintf("pods that were bound to their nodes before may still get an address of another IPAM: %s. "+
 			"Each is waited for until it shows one, asks Tenure or is deleted, and for %v at most after the pool or its definition was last changed", Few(pods), sandboxWithin)
 	default:
 		f.Stage = StageClear
 	}
+}
+
+// Unread says what agents cannot read, and what to do about it.
+func Unread(pool protocol.PoolName, what []string) string {
+	return fmt.Sprintf("%s. Have it read there, or remove a damaged file; or, if the status of the pods shows all that they have, say so: "+
+		"kubectl annotate ippools %s %s=true (kubectl tenure import --apply --trust-status does)", Few(what), pool, v1alpha1.AnnotationTrustStatus)
 }
 
 // Few lists the first of what may be many, for people.

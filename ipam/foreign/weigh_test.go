@@ -455,7 +455,8 @@ func TestEnded(t *testing.T) {
 			tt.facts.Agents = map[protocol.NodeName]bool{"n1": true}
 		}
 		ended := func(to protocol.Grantee) bool {
-			return len(Gather(tt.facts).Ended([]Bar{{Pool: "lan", Addr: addr, To: to}}, func(Bar) bool { return tt.dead }, never)) > 0
+			all, _ := Gather(tt.facts).Ended([]Bar{{Pool: "lan", Addr: addr, To: to}}, func(Bar) bool { return tt.dead }, never)
+			return len(all) > 0
 		}
 		if one, several := ended(pod("p", "", "").grantee()), ended(pod("p", "", "").grantee().ToSeveral()); one != tt.want || several != tt.several {
 			t.Errorf("%s: ended is %v, of several pods %v; want %v and %v", tt.name, one, several, tt.want, tt.several)
@@ -481,8 +482,8 @@ func TestEndedOnceThePodIsTold(t *testing.T) {
 			Pods:        []Pod{pod("p", "ns/net", "")}, Agents: map[protocol.NodeName]bool{"n1": true}, Reports: map[protocol.NodeName]protocol.Report{"n1": {Has: []protocol.Sighting{tt.seen}}},
 		})
 		kept := Bar{Pool: "lan", Addr: told.Addr, To: stray("n1", untold).grantee()}
-		if got := len(e.Ended([]Bar{kept}, never, func(Bar) bool { return tt.passes })) > 0; got != tt.want {
-			t.Errorf("its node says %+v, passed on: %v: ended is %v, want %v", tt.seen, tt.passes, got, tt.want)
+		if got, _ := e.Ended([]Bar{kept}, never, func(Bar) bool { return tt.passes }); (len(got) > 0) != tt.want {
+			t.Errorf("its node says %+v, passed on: %v: %v ended, want %v", tt.seen, tt.passes, got, tt.want)
 		}
 	}
 }
@@ -497,8 +498,8 @@ func TestSeveralEndBesideAnotherSegment(t *testing.T) {
 			Agents: map[protocol.NodeName]bool{"n1": true}, Reports: map[protocol.NodeName]protocol.Report{"n1": {Running: []protocol.UID{"p"}}},
 		})
 		e.Weigh(&p)
-		if ended := len(e.Ended(kept, never, never)) > 0; ended != want {
-			t.Errorf("a pod of %s shows it: ended is %v, want %v", definition, ended, want)
+		if ended, _ := e.Ended(kept, never, never); (len(ended) > 0) != want {
+			t.Errorf("a pod of %s shows it: %v ended, want %v", definition, ended, want)
 		}
 	}
 }
@@ -521,8 +522,8 @@ func TestEndedThoughAnotherPoolIsUnseen(t *testing.T) {
 		}})
 		p.TrustStatus = tt.trust
 		e.Weigh(&p)
-		if ended := len(e.Ended(kept, never, never)) > 0; ended != tt.want {
-			t.Errorf("a file of network %s cannot be read, trust %v: ended is %v, want %v", tt.network, tt.trust, ended, tt.want)
+		if ended, held := e.Ended(kept, never, never); (len(ended) > 0) != tt.want || (held[Word{"n1", "lan"}] == "damaged") == tt.want {
+			t.Errorf("a file of network %s cannot be read, trust %v: %v ended, held up by %q, want %v", tt.network, tt.trust, ended, held, tt.want)
 		}
 	}
 }
@@ -531,7 +532,7 @@ func TestEndedThoughAnotherPoolIsUnseen(t *testing.T) {
 // those that something is kept for. So these end, and make room.
 func TestEndedThoughMoreThanCanBeIsReported(t *testing.T) {
 	e := Gather(Facts{Kept: keptStrangers(mostStrays), Agents: map[protocol.NodeName]bool{"n1": true}, Reports: seenBy("n1", strangers(1)...)})
-	if ended := e.Ended(keptStrangers(mostStrays), never, never); len(ended) != mostStrays {
+	if ended, _ := e.Ended(keptStrangers(mostStrays), never, never); len(ended) != mostStrays {
 		t.Errorf("of %d that are gone %d have ended", mostStrays, len(ended))
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -91,6 +92,7 @@ type Sighting struct {
 // String returns r as [Registration.Report] has it. Sightings, in order of their addresses, that
 // have no room are left out, and Next says so.
 func (r Report) String() string {
+	r.clip()
 	text := jsonText(r)
 	for all := r.Has; len(text) > MaxReport && len(r.Has) > 0; text = jsonText(r) {
 		keep := len(r.Has) / 2
@@ -125,6 +127,18 @@ func (u UID) Several() bool { return strings.HasPrefix(string(u), several) }
 // OfPod returns the UID of the pod that an address is kept for, or is kept from all in the name of.
 func (u UID) OfPod() UID { return UID(strings.TrimPrefix(string(u), several)) }
 
+// clip keeps of what is said for people the first bytes: what to do about it follows.
+func (r *Report) clip() {
+	clip := func(text string) string {
+		const most = 1024
+		return strings.ToValidUTF8(text[:min(len(text), most)], "")
+	}
+	r.Unread, r.Unseen = clip(r.Unread), slices.Clone(r.Unseen)
+	for i := range r.Unseen {
+		r.Unseen[i].Why = clip(r.Unseen[i].Why)
+	}
+}
+
 // ParseReport is the inverse of [Report.String]; the empty text is no report.
 func ParseReport(text string) (r Report, ok bool, err error) {
 	if text == "" {
@@ -133,6 +147,7 @@ func ParseReport(text string) (r Report, ok bool, err error) {
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
 		return Report{}, false, fmt.Errorf("report: %w", err)
 	}
+	r.clip()
 	return r, true, nil
 }
 

@@ -19,7 +19,7 @@ import (
 func (t *look) keep(ctx context.Context) {
 	next := map[place]grants.Ask{}
 	if t.over {
-		t.ended = t.evidence.Ended(t.kept(), t.dead(ctx), t.passesOn)
+		t.ended, t.held = t.evidence.Ended(t.kept(), t.dead(ctx), t.passesOn)
 	}
 	for _, p := range t.pools {
 		p.conflicts, p.unkept, p.whyUnkept = nil, 0, ""

@@ -34,7 +34,9 @@ type look struct {
 	askedAt time.Time
 	partAt  time.Time // when a node was last asked for other networks, or askedAt
 
-	ended []foreign.Bar // once it is over: what is kept, and nobody has any more
+	// Once it is over: what is kept, and nobody has any more, and what holds that up.
+	ended []foreign.Bar
+	held  map[foreign.Word]string
 
 	unread  error    // why what whereabouts has recorded cannot be read
 	served  bool     // there are whereabouts' objects, of which these are its IPPools
@@ -308,6 +310,12 @@ func (t *look) published() map[protocol.PoolName]foreign.Verdict {
 			}
 		}
 		slices.Sort(v.PassedOver)
+		for word, why := range t.held {
+			if word.Pool == p.Name {
+				v.Held = append(v.Held, fmt.Sprintf("node %s: %s", word.Node, why))
+			}
+		}
+		slices.Sort(v.Held)
 		if p.waits {
 			v.Stage, v.Why = p.finding.Stage, p.finding.Why
 		}
@@ -315,7 +323,7 @@ func (t *look) published() map[protocol.PoolName]foreign.Verdict {
 			v.Stage, v.Why = foreign.StageGrants, p.whyUnkept
 		}
 		if t.awaits(p) && last.Of == v.Of {
-			v.Conflicts = last.Conflicts
+			v.Conflicts, v.Held = last.Conflicts, last.Held
 			if p.waits && len(p.finding.Silent) > 0 && last.Why != "" {
 				v.Stage, v.Why = last.Stage, last.Why
 			}

@@ -740,6 +740,37 @@ func TestFreesWhatTheDeadHad(t *testing.T) {
 	}
 }
 
+// What is kept for a pod that is gone stays kept while its node cannot read all. The pool says
+// which node that is, and what it cannot read.
+func TestSaysWhatHoldsUpAnEnd(t *testing.T) {
+	for _, several := range []bool{false, true} {
+		c := newCluster()
+		c.pools, c.kept = []v1alpha1.IPPool{lan()}, []grants.Held{keptFor("gone", "10.0.0.2")}
+		if several {
+			c.kept[0].Grant.To = c.kept[0].Grant.To.ToSeveral()
+		}
+		damaged := []protocol.Unseen{{HostLocal: protocol.HostLocal{Network: "net"}, Why: "/results/net-c-net1 is damaged"}}
+		c.answer = func(look protocol.Look) protocol.Report { return protocol.Report{ID: look.ID, Unseen: damaged} }
+		for range 3 {
+			if v := c.look(t); !slices.Equal(v.Held, []string{"node n1: /results/net-c-net1 is damaged"}) || len(c.freed) > 0 {
+				t.Errorf("several %v: it says that %q hold it up, and frees %v", several, v.Held, c.freed)
+			}
+			if _, err := c.Round(t.Context()); err != nil || len(c.Of("lan").Held) != 1 {
+				t.Errorf("while n1 is asked again it says that %q hold it up, error %v", c.Of("lan").Held, err)
+			}
+			c.now = c.now.Add(endEvery)
+		}
+		damaged = nil
+		for range 3 {
+			c.look(t)
+			c.now = c.now.Add(endEvery)
+		}
+		if v := c.Of("lan"); v.Held != nil || len(c.freed) == 0 {
+			t.Errorf("several %v: once the file is gone it says that %q hold it up, and frees %v", several, v.Held, c.freed)
+		}
+	}
+}
+
 // One address that cannot be freed hides no verdict.
 func TestVerdictsAreToldThoughNothingCanBeFreed(t *testing.T) {
 	c := newCluster()

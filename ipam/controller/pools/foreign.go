@@ -186,6 +186,10 @@ func (s seen) tellForeign(st *v1alpha1.IPPoolStatus) {
 	if s.tally.foreign > 0 {
 		kept = append(kept, fmt.Sprintf("addresses that are kept for pods to which another IPAM has given them: %d. Each comes free when its pod is gone", s.tally.foreign))
 	}
+	if len(v.Held) > 0 {
+		reason = "NodesCannotTell"
+		kept = append(kept, "some stay kept although no pod is said to have them any more, since an agent cannot read all that pods have: "+foreign.Unread(protocol.PoolName(s.pool.Name), v.Held))
+	}
 	if len(v.PassedOver) > 0 {
 		reason = "NodesPassedOver"
 		kept = append(kept, fmt.Sprintf("nodes %s were not waited for: their agents beat, and do not say what their pods have by another IPAM, which may be given to others. "+

@@ -2,10 +2,12 @@ package pools
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"go4.org/netipx"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
@@ -186,6 +188,18 @@ func TestSwitchedUnderAnOpenPool(t *testing.T) {
 	}
 	if st := look(foreign.Verdict{Blocked: none}); len(st.Withheld) != 0 {
 		t.Errorf("after that look: withholds %q; want nothing", st.Withheld)
+	}
+}
+
+// TestSaysWhatHoldsUpAnEnd: what stays kept, since an agent cannot read a file, is no matter of old
+// pods alone: the condition names node and file, and what to do.
+func TestSaysWhatHoldsUpAnEnd(t *testing.T) {
+	s := seen{pool: pool("10.0.0.0/24"), now: noon, foreign: &foreign.Verdict{Held: []string{"node n1: /results/net-c-net1 is damaged"}}, tally: tally{foreign: 1}}
+	var st v1alpha1.IPPoolStatus
+	s.tellForeign(&st)
+	c := meta.FindStatusCondition(st.Conditions, v1alpha1.PoolForeignAddresses)
+	if c.Reason != "NodesCannotTell" || !strings.Contains(c.Message, "node n1: /results/net-c-net1 is damaged. ") || !strings.Contains(c.Message, "remove a damaged file") {
+		t.Errorf("reason %s, %q; want the node, its file, and what to do", c.Reason, c.Message)
 	}
 }
 

@@ -124,7 +124,7 @@ func (a *Agent) report(ctx context.Context, look protocol.Look) protocol.Report 
 	r := protocol.Report{ID: look.ID}
 	unseen := func(of protocol.HostLocal, err error) {
 		a.log.WarnContext(ctx, "what pods have cannot be read", "network", of.Network, "error", err)
-		r.Unseen = append(r.Unseen, protocol.Unseen{HostLocal: of, Why: clip(err.Error())})
+		r.Unseen = append(r.Unseen, protocol.Unseen{HostLocal: of, Why: err.Error()})
 	}
 	within, rangesErr := rangesOfLook(look)
 	cached, damaged, cachedErr := a.host.Cached()
@@ -145,7 +145,7 @@ func (a *Agent) report(ctx context.Context, look protocol.Look) protocol.Report 
 	r.Running, r.Asking, r.Has = running, asking, once(append(has, given...))
 	if err := errors.Join(rangesErr, cachedErr, givenErr); err != nil {
 		a.log.WarnContext(ctx, "what pods have cannot be read", "error", err)
-		r.Unread = clip(err.Error())
+		r.Unread = err.Error()
 	}
 	return r
 }
@@ -233,12 +233,6 @@ func once(all []protocol.Sighting) []protocol.Sighting {
 		return cmp.Or(x.Addr.Compare(y.Addr), strings.Compare(x.Sandbox, y.Sandbox), strings.Compare(x.IPAM, y.IPAM), strings.Compare(x.Network, y.Network), strings.Compare(x.Interface, y.Interface))
 	})
 	return slices.Compact(all)
-}
-
-// clip keeps what is said for people short.
-func clip(text string) string {
-	const most = 1024
-	return strings.ToValidUTF8(text[:min(len(text), most)], "")
 }
 
 // sandbox is what the CNI library's results say of a container.
