@@ -178,7 +178,11 @@ func (f followed) change(was v1alpha1.IPPoolSpec) string {
 	var parts []string
 	texts := func(all []v1alpha1.Range) (t []string) {
 		for _, r := range all {
-			t = append(t, fmt.Sprintf("%s from %s to %s by gateway %s", r.CIDR, r.Start, r.End, r.Gateway))
+			text := fmt.Sprintf("%s from %s to %s", r.CIDR, r.Start, r.End)
+			if r.Gateway != "" {
+				text += " by gateway " + r.Gateway
+			}
+			t = append(t, text)
 		}
 		return t
 	}
