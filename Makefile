@@ -114,7 +114,7 @@ manifest: names ## Make one manifest for kubectl apply -f, bin/tenure.yaml; REGI
 .PHONY: install
 install: names $(HELM) ## Install or upgrade Tenure by Helm, in the kubeconfig's context; REGISTRY=, TAG=, ATTACH=yes, CONTEXT=
 	$(KUBECTL) apply -f deploy/rbac/namespace.yaml
-	@$(KUBECTL) --namespace tenure-system delete --ignore-not-found daemonset tenure-uninstall
+	@$(KUBECTL) --namespace tenure-system delete daemonset --selector=tenure.dev/uninstall
 	$(HELM) upgrade --install tenure deploy/chart --namespace tenure-system $(if $(CONTEXT),--kube-context '$(CONTEXT)') \
 		--set-string 'image.registry=$(REGISTRY),image.tag=$(TAG)' --set attach.enabled=$(if $(filter yes,$(ATTACH)),true,false) --wait $(ARGS)
 

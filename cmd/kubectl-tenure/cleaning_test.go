@@ -11,7 +11,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
 )
 
@@ -31,149 +30,76 @@ func agentSet(t *testing.T, args ...string) *appsv1.DaemonSet {
 	return &set
 }
 
-// TestCleaner: the cleaner has the agent's directories and image, and keeps off the agent's
-// nodes. By whom the agent was installed decides how the rest is removed.
-func TestCleaner(t *testing.T) {
+// TestTurn: what cleans has the agent's image, directories and flags, and the directory of plugins.
+// A pod is ready when its node is clean.
+func TestTurn(t *testing.T) {
 	for name, tt := range map[string]struct {
 		args     []string
-		conf     string
 		attaches bool
 	}{
-		"with Multus":                          {nil, "--conf=/etc/cni/net.d/00-tenure.conflist", false},
-		"with Multus, and a name in two words": {[]string{"--cni-conf-name", "07-net.conflist"}, "--conf=/etc/cni/net.d/07-net.conflist", false},
-		"with the meta-plugin":                 {[]string{"--cni-conf=/etc/tenure/cni/tenure.conflist", "--cni-conf-name=05-net.conflist"}, "--conf=/etc/cni/net.d/05-net.conflist", true},
+		"with Multus":                {[]string{"--store", "/data/tenured.db"}, false},
+		"with the meta-plugin":       {[]string{"--cni-conf=/etc/tenure/cni/tenure.conflist", "--cni-conf-name=05-net.conflist"}, true},
+		"with its flag in two words": {[]string{"--cni-conf", "/etc/tenure/cni/tenure.conflist"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			agent := agentSet(t, tt.args...)
-			cleaner, err := cleanerOf(agent)
-			if err != nil {
-				t.Fatal(err)
-			}
-			u := &uninstall{session: &session{}}
-			if got := attaches(agent); got != tt.attaches {
+			set := agentSet(t, tt.args...)
+			if got := attaches(set); got != tt.attaches {
 				t.Errorf("attaches = %v; want %v", got, tt.attaches)
 			}
-			pod := cleaner.Spec.Template.Spec
-			want := []string{"uninstall", "--bin=/opt/cni/bin", "--state=/var/lib/tenure", "--run=/run/tenure", "--attach-state=/var/lib/cni/tenure-attach", tt.conf}
-			if got := pod.InitContainers[0].Args; !slices.Equal(got, want) {
-				t.Errorf("it runs %q; want %q", got, want)
+			agent := set.Spec.Template.Spec.Containers[0]
+			turn(set, false)
+			turn(set, true) // by force, the second time
+			pod := set.Spec.Template.Spec
+			if len(pod.InitContainers) != 1 || len(pod.Containers) != 1 {
+				t.Fatalf("%d and %d containers; want one each", len(pod.InitContainers), len(pod.Containers))
 			}
-			if got, want := pod.InitContainers[0].Image, agent.Spec.Template.Spec.Containers[0].Image; got != want {
-				t.Errorf("its image is %s; want the agent's, %s", got, want)
+			clean, hold := pod.InitContainers[0], pod.Containers[0]
+			if want := slices.Concat([]string{"uninstall", "--bin=/opt/cni/bin"}, tt.args, []string{"--force"}); !slices.Equal(clean.Args, want) {
+				t.Errorf("it runs %q; want %q", clean.Args, want)
 			}
-			mounted := map[string]bool{}
-			for _, m := range pod.InitContainers[0].VolumeMounts {
-				mounted[m.MountPath] = true
+			if clean.Image != agent.Image || hold.Image != agent.Image || !slices.Equal(hold.Args, []string{"uninstall", "--hold"}) {
+				t.Errorf("it runs %s, then %s %q", clean.Image, hold.Image, hold.Args)
 			}
-			for _, arg := range want[1:5] {
-				if _, dir, _ := strings.Cut(arg, "="); !mounted[dir] && !mounted[filepath.Dir(dir)] {
-					t.Errorf("%s is not mounted", dir)
+			for _, m := range append(slices.Clone(agent.VolumeMounts), corev1.VolumeMount{Name: "plugins", MountPath: "/opt/cni/bin"}, corev1.VolumeMount{Name: "cni-conf", MountPath: "/etc/cni/net.d"}) {
+				if !slices.ContainsFunc(clean.VolumeMounts, func(has corev1.VolumeMount) bool { return has.Name == m.Name && has.MountPath == m.MountPath }) {
+					t.Errorf("%s is not mounted", m.MountPath)
 				}
 			}
-			if mounted["/var/run/secrets/kubernetes.io/serviceaccount"] {
-				t.Error("it has a token")
-			}
-			if !mounted["/etc/cni/net.d"] {
-				t.Error("the directory of configurations is not mounted")
-			}
-			if !keepsOff(pod, agent.Spec.Template.Labels) {
-				t.Error("it may run on a node beside the agent")
-			}
-			_, conf, _ := strings.Cut(tt.conf, "=")
-			if want := "rm -rf " + conf + " /opt/cni/bin/tenure /opt/cni/bin/tenure-attach /var/lib/tenure/agent /var/lib/tenure/journal /run/tenure/agent.sock /run/tenure/agent.sock.* /var/lib/cni/tenure-attach/*\n"; !strings.HasSuffix(later(cleaner), want) {
-				t.Errorf("of nodes that were not cleaned it says %q; want %q at its end", later(cleaner), want)
-			}
-			if text := u.rest(cleaner); !strings.Contains(text, "kubectl delete --ignore-not-found -f") || strings.Contains(text, "helm") {
-				t.Errorf("of the rest it says %q; want no word of Helm", text)
-			}
-			agent.Annotations = map[string]string{releaseAnnotation: "net"}
-			u.kubeconfig, u.overrides.CurrentContext = "other.conf", "staging"
-			byHelm, err := cleanerOf(agent)
-			if text := u.rest(byHelm); err != nil || !strings.Contains(text, "helm --kubeconfig other.conf --kube-context staging uninstall net --namespace tenure-system") ||
-				!strings.Contains(text, "kubectl --kubeconfig other.conf --context staging delete namespace") {
-				t.Errorf("of the rest it says %q, %v; want how Helm removes its release net of that cluster", text, err)
-			}
-			if pod.ServiceAccountName != "" || *pod.AutomountServiceAccountToken {
-				t.Error("it has the agent's credentials")
+			if set.Labels["tenure.dev/uninstall"] != "true" {
+				t.Error("nothing tells that the agents have ended")
 			}
 		})
 	}
 }
 
-// TestCleanerOfMovedFiles: the cleaner is told every path that the agent was told, and people where
-// that is on the host.
-func TestCleanerOfMovedFiles(t *testing.T) {
-	moved := []string{"--store=/data/tenured.db", "--journal", "/data/late", "--socket=/run/tenure/s", "--reports=/data/told", "--attach-state=/data/attach"}
-	agent := agentSet(t, moved...)
-	if _, err := cleanerOf(agent); err == nil || !strings.Contains(err.Error(), "=/data/attach, which is in no directory of the host") {
-		t.Errorf("%v; want it refused", err)
+// TestRest: how the rest is removed depends on how Tenure was installed.
+func TestRest(t *testing.T) {
+	u, set := &uninstall{session: &session{}}, agentSet(t)
+	if text := u.rest(set); !strings.Contains(text, "kubectl delete --ignore-not-found -f") || strings.Contains(text, "helm") {
+		t.Errorf("of the rest it says %q; want no word of Helm", text)
 	}
-	pod := &agent.Spec.Template.Spec
-	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/mnt/disk"}}})
-	pod.Containers[0].VolumeMounts = append(pod.Containers[0].VolumeMounts, corev1.VolumeMount{Name: "data", MountPath: "/data"})
-	cleaner, err := cleanerOf(agent)
-	if err != nil {
-		t.Fatal(err)
-	}
-	args := cleaner.Spec.Template.Spec.InitContainers[0].Args
-	for _, want := range []string{"--store=/data/tenured.db", "--journal=/data/late", "--socket=/run/tenure/s", "--reports=/data/told", "--attach-state=/data/attach"} {
-		if !slices.Contains(args, want) {
-			t.Errorf("it runs %q; want %s", args, want)
-		}
-	}
-	for _, want := range []string{"/mnt/disk/tenured.db", "/mnt/disk/tenured.db.*", "/mnt/disk/late", "/run/tenure/s", "/run/tenure/s.*", "/mnt/disk/told", "/mnt/disk/attach/*"} {
-		if !slices.Contains(strings.Fields(later(cleaner)), want) {
-			t.Errorf("of nodes that were not cleaned it says %q; want %s", later(cleaner), want)
-		}
+	set.Annotations = map[string]string{releaseAnnotation: "net"}
+	u.kubeconfig, u.overrides.CurrentContext = "other.conf", "staging"
+	if text := u.rest(set); !strings.Contains(text, "helm --kubeconfig other.conf --kube-context staging uninstall net --namespace tenure-system") ||
+		!strings.Contains(text, "kubectl --kubeconfig other.conf --context staging delete namespace") {
+		t.Errorf("of the rest it says %q; want how Helm removes its release net of that cluster", text)
 	}
 }
 
-// TestCleanerOfMovedDirectories: where the host's directory alone has been moved, the cleaner looks
-// where it is mounted, and a person is told the host's.
-func TestCleanerOfMovedDirectories(t *testing.T) {
-	agent := agentSet(t)
-	for i, v := range agent.Spec.Template.Spec.Volumes {
-		if v.Name == "state" {
-			agent.Spec.Template.Spec.Volumes[i].HostPath.Path = "/data/tenure"
-		}
-	}
-	cleaner, err := cleanerOf(agent)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if args := cleaner.Spec.Template.Spec.InitContainers[0].Args; !slices.Contains(args, "--state=/var/lib/tenure") {
-		t.Errorf("it runs %q; want the state where it is mounted", args)
-	}
-	if text := later(cleaner); !strings.Contains(text, " /data/tenure/agent ") {
-		t.Errorf("of nodes that were not cleaned it says %q; want the host's directory", text)
-	}
-	agent.Spec.Template.Spec.Volumes = slices.DeleteFunc(agent.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == "run" })
-	if _, err := cleanerOf(agent); err == nil || !strings.Contains(err.Error(), `volume "run"`) {
-		t.Errorf("without a volume: %v", err)
-	}
-}
-
-// keepsOff reports whether a pod may not be on a node where one with the labels is.
-func keepsOff(pod corev1.PodSpec, set labels.Set) bool {
-	return slices.ContainsFunc(pod.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution, func(term corev1.PodAffinityTerm) bool {
-		return term.TopologyKey == corev1.LabelHostname && labels.SelectorFromSet(term.LabelSelector.MatchLabels).Matches(set)
-	})
-}
-
-// TestCleaningOf: a node is done when its cleaner's pod is ready and no other pod of Tenure's is
-// there. Of each other one it says why.
+// TestCleaningOf: a node is done when the pod that cleans it is ready and no other pod of Tenure's
+// is there. Of each other one it says why.
 func TestCleaningOf(t *testing.T) {
 	pod := func(program, node string) corev1.Pod {
-		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: program + "-1", Labels: map[string]string{nameLabel: program}}, Spec: corev1.PodSpec{NodeName: node}}
+		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: program + "-1"}, Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: program}}}}
 	}
-	done := pod(cleanerName, "a")
+	done := pod(holds, "a")
 	done.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-	refused := pod(cleanerName, "b")
+	refused := pod(holds, "b")
 	refused.Status.InitContainerStatuses = []corev1.ContainerStatus{{
 		State:                corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off 10s"}},
 		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: "pods of this node have networks\n"}},
 	}}
-	waits := pod(cleanerName, "")
+	waits := pod(holds, "")
 	waits.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{Key: metav1.ObjectNameField, Values: []string{"c"}}}}},
 	}}}
@@ -193,10 +119,10 @@ func TestCleaningOf(t *testing.T) {
 		},
 		"each node has its reason": {
 			appsv1.DaemonSetStatus{ObservedGeneration: 2, DesiredNumberScheduled: 5, NumberReady: 1, UpdatedNumberScheduled: 5},
-			[]corev1.Pod{done, refused, waits, pod(agentName, "c"), pod(agentName, "dead"), pod(cleanerName, "e")},
+			[]corev1.Pod{done, refused, waits, pod(agentName, "c"), pod(agentName, "dead"), pod(holds, "e")},
 			map[string]string{
 				"b": "exit code 1: pods of this node have networks", "c": "pod tenured-1 has not ended", "dead": "the node is not Ready",
-				"e": "its pod tenure-uninstall-1 does not say why",
+				"e": "its pod hold-1 does not say why",
 			}, false,
 		},
 	} {

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -24,14 +25,14 @@ import (
 const uninstallHelp = `Takes Tenure off the nodes, and then says which command of Helm's or kubectl's removes the rest.
 
 It refuses while a pod or a claim has an address, or while tenure-attach has given a pod further
-networks, and names them. Else it ends the controller and the agents. Then it removes from each
+networks, and names them. Else it ends the controller, and has each agent's pod remove from its
 node the configuration of tenure-attach, the CNI plugins, and what agent and plugins keep there.
 A node on which a pod has got an address meanwhile keeps all of this, and is named. When every
 node is clean the pools are deleted, and PodNetworks and PodNetworkAttachments lose the finalizer
 that would keep them.
 
-If it is interrupted, run it again. To keep Tenure after all, delete the DaemonSet
-tenure-uninstall in the namespace tenure-system, and install Tenure again.
+If it is interrupted, run it again. To keep Tenure after all, delete the DaemonSet tenured in the
+namespace tenure-system, and install Tenure again.
 
 With --force it goes on in spite of addresses, and without nodes that do not answer. Pods keep
 their interfaces, and nobody remembers their addresses. Pods that Multus attached cannot end,
@@ -44,7 +45,6 @@ const namespace = "tenure-system"
 const (
 	agentName      = "tenured"
 	controllerName = "tenure-controller"
-	cleanerName    = "tenure-uninstall"
 )
 
 // uninstall is a call of uninstall.
@@ -77,9 +77,9 @@ func (u *uninstall) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var cleaner *appsv1.DaemonSet
+	var agents *appsv1.DaemonSet
 	if installed {
-		cleaner, err = u.takeOffNodes(ctx)
+		agents, err = u.takeOffNodes(ctx)
 	} else {
 		u.screen().line("Tenure is not installed: there is no namespace %s, or it is being deleted.", namespace)
 		err = u.refuseLeftovers(ctx)
@@ -93,7 +93,22 @@ func (u *uninstall) run(ctx context.Context) error {
 	if err := u.deletePools(ctx); err != nil {
 		return err
 	}
-	u.screen().line("%s", u.rest(cleaner))
+	if installed {
+		if err := u.mark(ctx); err != nil {
+			return err
+		}
+	}
+	u.screen().line("%s", u.rest(agents))
+	return nil
+}
+
+// mark tells the policy uninstall.tenure.dev that the nodes are clean: the rest may be deleted.
+func (u *uninstall) mark(ctx context.Context) error {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"`+uninstallLabel+`":"true"}}}`))
+	if err := u.client.Patch(ctx, ns, patch); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("mark namespace %s as free of Tenure: %w", namespace, err)
+	}
 	return nil
 }
 
@@ -120,52 +135,45 @@ func (u *uninstall) refuseLeftovers(ctx context.Context) error {
 	return u.refuseUnknown()
 }
 
-// takeOffNodes ends the programs and cleans the nodes, and returns what has cleaned them: nil if
-// nobody knows what there is to clean, and that is forced.
+// takeOffNodes ends the programs and has the agents' pods clean the nodes. It returns the agents,
+// nil if nobody knows what there is to clean, and that is forced.
 func (u *uninstall) takeOffNodes(ctx context.Context) (*appsv1.DaemonSet, error) {
-	agent, err := u.daemonSet(ctx, agentName)
+	agents, err := u.agents(ctx)
 	if err != nil {
 		return nil, err
 	}
-	cleaner, err := u.daemonSet(ctx, cleanerName)
 	switch {
-	case err != nil:
-		return nil, err
-	case agent != nil:
-		if err := u.refuseInUse(ctx, attaches(agent)); err != nil {
-			return nil, err
-		}
-		if cleaner, err = cleanerOf(agent); err != nil {
-			return nil, err
-		}
-	case cleaner == nil:
-		if err := u.refuseUnknown(); err != nil {
-			return nil, err
-		}
+	case agents == nil:
+		err = u.refuseUnknown()
+	case agents.Labels[uninstallLabel] == "":
+		err = u.refuseInUse(ctx, attaches(agents))
 	}
-	if cleaner != nil {
-		if err := u.start(ctx, cleaner); err != nil {
-			return nil, err
-		}
-	}
-	if err := u.end(ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: controllerName}}); err != nil {
+	if err != nil {
 		return nil, err
 	}
-	if err := u.end(ctx, &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: agentName}}); err != nil || cleaner == nil {
+	if err := u.endController(ctx); err != nil || agents == nil {
 		return nil, err
 	}
-	return cleaner, u.clean(ctx, cleaner)
+	before := agents.DeepCopy()
+	turn(agents, u.force)
+	if err := u.client.Patch(ctx, agents, client.MergeFrom(before)); err != nil {
+		return nil, fmt.Errorf("have DaemonSet %s clean the nodes: %w", agentName, err)
+	}
+	if before.Labels[uninstallLabel] == "" {
+		u.screen().line("ending %s", agentName)
+	}
+	return agents, u.clean(ctx)
 }
 
-// daemonSet returns the DaemonSet of that name in Tenure's namespace, nil if there is none.
-func (u *uninstall) daemonSet(ctx context.Context, name string) (*appsv1.DaemonSet, error) {
+// agents returns the agents' DaemonSet, nil if there is none.
+func (u *uninstall) agents(ctx context.Context) (*appsv1.DaemonSet, error) {
 	set := &appsv1.DaemonSet{}
-	err := u.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, set)
+	err := u.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: agentName}, set)
 	if apierrors.IsNotFound(err) {
 		return nil, nil //nolint:nilnil // there is none
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read DaemonSet %s: %w", name, err)
+		return nil, fmt.Errorf("read DaemonSet %s: %w", agentName, err)
 	}
 	return set, nil
 }
@@ -207,41 +215,23 @@ func (u *uninstall) refuseUnknown() error {
 	return errNo
 }
 
-// start creates the DaemonSet that cleans nodes, or brings the one that is there up to date.
-// A pod of it starts on a node when the agent's has ended there.
-func (u *uninstall) start(ctx context.Context, want *appsv1.DaemonSet) error {
-	template := want.Spec.Template.DeepCopy()
-	if init := &template.Spec.InitContainers[0]; u.force && !slices.Contains(init.Args, "--force") {
-		init.Args = append(init.Args, "--force")
-	}
-	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: cleanerName}}
-	_, err := controllerutil.CreateOrUpdate(ctx, u.client, set, func() error {
-		set.Labels, set.Annotations = want.Labels, want.Annotations
-		set.Spec.Selector, set.Spec.UpdateStrategy, set.Spec.Template = want.Spec.Selector, want.Spec.UpdateStrategy, *template
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("write DaemonSet %s: %w", cleanerName, err)
-	}
-	return nil
-}
-
-// end deletes a program. Its pods end by themselves.
-func (u *uninstall) end(ctx context.Context, o client.Object) error {
+// endController deletes the controller. Its pods end by themselves.
+func (u *uninstall) endController(ctx context.Context) error {
+	o := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: controllerName}}
 	err := u.client.Delete(ctx, o, client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("delete %s: %w", o.GetName(), err)
+		return fmt.Errorf("delete %s: %w", controllerName, err)
 	}
-	u.screen().line("ending %s", o.GetName())
+	u.screen().line("ending %s", controllerName)
 	return nil
 }
 
 // clean waits until every node is clean. When no further node has got clean for the timeout,
 // it names those that are not, and returns an error unless that is forced.
-func (u *uninstall) clean(ctx context.Context, cleaner *appsv1.DaemonSet) error {
+func (u *uninstall) clean(ctx context.Context) error {
 	to := u.screen()
 	last, best := "", int32(-1)
 	for better := time.Now(); ; {
@@ -264,13 +254,14 @@ func (u *uninstall) clean(ctx context.Context, cleaner *appsv1.DaemonSet) error 
 				to.line("not clean: %s: %s", node, s.obstacles[node])
 			}
 			if len(s.obstacles) == 0 {
-				to.line("not clean: %s, and no pod says why: see kubectl --namespace %s describe daemonset %s", number(int(s.nodes-s.clean), "node", "nodes"), namespace, cleanerName)
+				to.line("not clean: %s, and no pod says why: see kubectl --namespace %s describe daemonset %s", number(int(s.nodes-s.clean), "node", "nodes"), namespace, agentName)
 			}
 			if !u.force {
 				return fmt.Errorf("these nodes are not clean, and nothing new starts there. Run it again when the cause is gone, or with --force to do without them; "+
-					"or delete DaemonSet %s and install Tenure again", cleanerName)
+					"or delete DaemonSet %s and install Tenure again", agentName)
 			}
-			to.line("\n%s", later(cleaner))
+			to.line("\nWith the configuration of tenure-attach no new pod starts on such a node before it is clean. When it is back, install\n" +
+				"Tenure again as it was and uninstall it.\n")
 			return u.forget(ctx)
 		}
 		if err := pause(ctx); err != nil {
@@ -281,18 +272,18 @@ func (u *uninstall) clean(ctx context.Context, cleaner *appsv1.DaemonSet) error 
 
 // look reads how far the cleaning is.
 func (u *uninstall) look(ctx context.Context) (cleaning, error) {
-	cleaner, err := u.daemonSet(ctx, cleanerName)
+	agents, err := u.agents(ctx)
 	if err != nil {
 		return cleaning{}, err
 	}
-	if cleaner == nil {
-		return cleaning{}, fmt.Errorf("DaemonSet %s was deleted meanwhile: somebody else ends the uninstallation", cleanerName)
+	if agents == nil {
+		return cleaning{}, fmt.Errorf("DaemonSet %s was deleted meanwhile: somebody else ends the uninstallation", agentName)
 	}
 	pods, away, err := u.pods(ctx)
 	if err != nil {
 		return cleaning{}, err
 	}
-	return cleaningOf(cleaner, pods, away), nil
+	return cleaningOf(agents, pods, away), nil
 }
 
 // pods returns the pods of Tenure's programs, and the names of the nodes that are not Ready.
@@ -312,12 +303,12 @@ func (u *uninstall) pods(ctx context.Context) (pods []corev1.Pod, away map[strin
 	return list.Items, away, nil
 }
 
-// forget deletes the cleaner, and without their kubelets' word the pods of nodes that do not
+// forget deletes the agents, and without their kubelets' word the pods of nodes that do not
 // answer: the namespace could not go while they are there.
 func (u *uninstall) forget(ctx context.Context) error {
-	cleaner := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: cleanerName}}
-	if err := u.client.Delete(ctx, cleaner, client.PropagationPolicy(metav1.DeletePropagationForeground)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("delete DaemonSet %s: %w", cleanerName, err)
+	agents := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: agentName}}
+	if err := u.client.Delete(ctx, agents, client.PropagationPolicy(metav1.DeletePropagationForeground)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete DaemonSet %s: %w", agentName, err)
 	}
 	for deadline := time.Now().Add(u.wait); ; {
 		pods, away, err := u.pods(ctx)
@@ -331,11 +322,11 @@ func (u *uninstall) forget(ctx context.Context) error {
 				}
 			}
 		}
-		if set, err := u.daemonSet(ctx, cleanerName); err != nil || set == nil {
+		if set, err := u.agents(ctx); err != nil || set == nil {
 			return err
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("the pods of %s have not ended within %v: see kubectl --namespace %s get pods -o wide", cleanerName, u.wait, namespace)
+			return fmt.Errorf("the pods of %s have not ended within %v: see kubectl --namespace %s get pods -o wide", agentName, u.wait, namespace)
 		}
 		if err := pause(ctx); err != nil {
 			return err

@@ -75,15 +75,44 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 }
 
 func parse(args []string, getenv func(string) string, stderr io.Writer) (options, error) {
-	a := agent.DefaultConfig("")
-	opts := options{daemon: daemon.Config{Agent: a, RegistrationNamespace: kube.DefaultRegistrationNamespace, Ready: ready.DefaultConfig()}}
+	var opts options
+	flags := newFlags("tenured", usage, stderr)
+	node := opts.flags(flags, getenv)
+	if err := flags.Parse(args); err != nil {
+		return opts, fmt.Errorf("%w: see tenured --help", err)
+	}
+	if flags.NArg() > 0 {
+		return opts, fmt.Errorf("unexpected argument %q: see tenured --help", flags.Arg(0))
+	}
 	c := &opts.daemon
-	node := ""
-	flags := pflag.NewFlagSet("tenured", pflag.ContinueOnError)
+	if *node == "" {
+		return opts, errors.New("no node name: set NODE_NAME or give --node")
+	}
+	if c.Profiles && c.Listen == "" {
+		return opts, errors.New("--profiles without an address to serve them at: give --listen, or leave --profiles out")
+	}
+	if c.NeedDefault && !c.MultiNetwork {
+		return opts, errors.New("--require-default-pod-network without --multi-network, which serves PodNetworks: give both, or neither")
+	}
+	c.Agent.Node = protocol.NodeName(*node)
+	err := opts.identify()
+	return opts, err
+}
+
+func newFlags(name, usage string, stderr io.Writer) *pflag.FlagSet {
+	flags := pflag.NewFlagSet(name, pflag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.Usage = func() { fmt.Fprint(stderr, usage, flags.FlagUsages()) }
-	flags.StringVar(&node, "node", getenv("NODE_NAME"), "name of the node to serve (default: $NODE_NAME)")
-	flags.StringVar(&opts.kubeconfig, "kubeconfig", "", "path of a kubeconfig; empty: the service account of this pod")
+	return flags
+}
+
+// flags has the agent's flags set opts, and returns where the node's name will be.
+func (o *options) flags(flags *pflag.FlagSet, getenv func(string) string) (node *string) {
+	a := agent.DefaultConfig("")
+	o.daemon = daemon.Config{Agent: a, RegistrationNamespace: kube.DefaultRegistrationNamespace, Ready: ready.DefaultConfig()}
+	c := &o.daemon
+	node = flags.String("node", getenv("NODE_NAME"), "name of the node to serve (default: $NODE_NAME)")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "path of a kubeconfig; empty: the service account of this pod")
 	flags.StringVar(&c.Store, "store", "/var/lib/tenure/agent/store.db", "path of the store: which addresses this node has promised")
 	flags.StringVar(&c.Socket, "socket", poolspec.DefaultSocket, "path of the socket for the CNI plugin; its lock lies beside it")
 	flags.StringVar(&c.Agent.JournalDir, "journal", a.JournalDir, "directory where the CNI plugin leaves DELs that found no agent")
@@ -99,27 +128,10 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	flags.DurationVar(&c.Agent.PublishEvery, "publish-every", a.PublishEvery, "how often at most a lease's status is written")
 	flags.DurationVar(&c.Agent.SweepEvery, "sweep-every", a.SweepEvery, "how far apart the two looks are that make an attachment garbage")
 	flags.StringVar(&c.Agent.Machine, "machine-id", "", "what tells this machine from others (default: the firmware's UUID, else /etc/machine-id)")
-	flags.StringVar(&opts.bootFile, "boot-id-file", daemon.DefaultBootFile, "file that says in which boot of the machine this is, where the kernel's own is another machine's, as in a node that is a container")
+	flags.StringVar(&o.bootFile, "boot-id-file", daemon.DefaultBootFile, "file that says in which boot of the machine this is, where the kernel's own is another machine's, as in a node that is a container")
 	attachFlags(flags, c)
-	flags.BoolVar(&opts.debug, "debug", false, "log more")
-	if err := flags.Parse(args); err != nil {
-		return opts, fmt.Errorf("%w: see tenured --help", err)
-	}
-	if flags.NArg() > 0 {
-		return opts, fmt.Errorf("unexpected argument %q: see tenured --help", flags.Arg(0))
-	}
-	if node == "" {
-		return opts, errors.New("no node name: set NODE_NAME or give --node")
-	}
-	if c.Profiles && c.Listen == "" {
-		return opts, errors.New("--profiles without an address to serve them at: give --listen, or leave --profiles out")
-	}
-	if c.NeedDefault && !c.MultiNetwork {
-		return opts, errors.New("--require-default-pod-network without --multi-network, which serves PodNetworks: give both, or neither")
-	}
-	c.Agent.Node = protocol.NodeName(node)
-	err := opts.identify()
-	return opts, err
+	flags.BoolVar(&o.debug, "debug", false, "log more")
+	return node
 }
 
 // attachFlags adds the flags of what concerns the meta-plugin alone.

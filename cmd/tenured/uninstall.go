@@ -13,11 +13,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"github.com/tenure-ipam/tenure/attach/journal"
 	"github.com/tenure-ipam/tenure/attach/plan"
-	"github.com/tenure-ipam/tenure/attach/ready"
+	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
 	"github.com/tenure-ipam/tenure/ipam/atomicfile"
 	"github.com/tenure-ipam/tenure/ipam/netns"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
@@ -28,39 +26,27 @@ tenure-attach, the CNI plugins, the agent's store, and what the plugins keep. Th
 must have ended. While a pod of the node has an address or a network of Tenure's it
 removes nothing, as the pod's end needs all of that, and says which pods they are.
 
-"kubectl tenure uninstall" runs it on every node.
+"kubectl tenure uninstall" runs it on every node, with the flags that the agent had there.
 
-Flags:
+Flags, beside those of the agent, which say where its files are:
 `
 
-// node is where Tenure is on a node.
+// node is where Tenure is on a node: the plugins' directory, and what the agent was told.
 type node struct {
-	bin, conf            string // the plugins' directory; the configuration's file
-	state, run, cniState string
-	// What the agent was told to have elsewhere than in state and run; empty: it was not.
-	store, journal, socket, reports string
-	force                           bool
+	bin string
+	daemon.Config
+	force bool
 }
 
 // uninstall reads the flags and cleans the node, or waits until ctx ends where that is
 // asked for.
 func uninstall(ctx context.Context, args []string, out, stderr io.Writer) error {
-	flags := pflag.NewFlagSet("tenured uninstall", pflag.ContinueOnError)
-	flags.SetOutput(stderr)
-	flags.Usage = func() { fmt.Fprint(stderr, uninstallUsage, flags.FlagUsages()) }
-	var n node
-	r := ready.DefaultConfig()
-	flags.StringVar(&n.bin, "bin", "/opt/cni/bin", "the runtime's directory of plugins")
-	flags.StringVar(&n.conf, "conf", filepath.Join(r.Dir, r.Name), "path of the configuration that the agent keeps for the runtime")
-	flags.StringVar(&n.state, "state", "/var/lib/tenure", "the agent's directory, with its store and the plugin's journal")
-	flags.StringVar(&n.run, "run", "/run/tenure", "the directory of the agent's socket")
-	flags.StringVar(&n.store, "store", "", "the agent's --store (default: agent/store.db in --state)")
-	flags.StringVar(&n.journal, "journal", "", "the agent's --journal (default: journal in --state)")
-	flags.StringVar(&n.socket, "socket", "", "the agent's --socket (default: agent.sock in --run)")
-	flags.StringVar(&n.reports, "reports", "", "the agent's --reports (default: reports beside the store)")
-	flags.StringVar(&n.cniState, "attach-state", plan.DefaultStateDir, "tenure-attach's stateDir")
-	flags.BoolVar(&n.force, "force", false, "whatever pods the node has, if its agent has ended: their interfaces stay until they end, and are not torn down then")
-	hold := flags.Bool("hold", false, "do nothing, until stopped: what a DaemonSet runs when the node is clean")
+	var opts options
+	flags := newFlags("tenured uninstall", uninstallUsage, stderr)
+	opts.flags(flags, func(string) string { return "" })
+	bin := flags.String("bin", "/opt/cni/bin", "the runtime's directory of plugins")
+	force := flags.Bool("force", false, "whatever pods the node has, if its agent has ended: their interfaces stay until they end, and are not torn down then")
+	hold := flags.Bool("hold", false, "do nothing, until stopped: what the agent's pod runs when the node is clean")
 	if err := flags.Parse(args); err != nil {
 		return fmt.Errorf("%w: see tenured uninstall --help", err)
 	}
@@ -71,7 +57,7 @@ func uninstall(ctx context.Context, args []string, out, stderr io.Writer) error 
 		<-ctx.Done()
 		return nil
 	}
-	return n.clean(ctx, out)
+	return node{*bin, opts.daemon, *force}.clean(ctx, out)
 }
 
 // clean removes all of it, in an order that lets no new pod be attached by half: first
@@ -92,7 +78,7 @@ func (n node) clean(ctx context.Context, out io.Writer) error {
 	if err := n.removeConfiguration(out); err != nil {
 		return err
 	}
-	idle, err := journal.Dir{Path: n.cniState}.LockAll(ctx)
+	idle, err := journal.Dir{Path: n.AttachState}.LockAll(ctx)
 	if err != nil {
 		return fmt.Errorf("wait for calls of tenure-attach: %w", err)
 	}
@@ -118,7 +104,7 @@ func (n node) users() (users []string, err error) {
 	if users, err = n.storeUsers(); err != nil {
 		return nil, err
 	}
-	entries, unread, err := journal.Dir{Path: n.cniState}.List(time.Now())
+	entries, unread, err := journal.Dir{Path: n.AttachState}.List(time.Now())
 	if err := errors.Join(append(unread, err)...); err != nil {
 		return nil, err
 	}
@@ -133,11 +119,10 @@ func (n node) users() (users []string, err error) {
 // storeUsers returns those of users that the agent's store has; none where there is no
 // store.
 func (n node) storeUsers() (users []string, err error) {
-	path := cmp.Or(n.store, filepath.Join(n.state, "agent", "store.db"))
-	if !exists(path) {
+	if !exists(n.Store) {
 		return nil, nil
 	}
-	s, err := openEnded(path, store.Open)
+	s, err := openEnded(n.Store, store.Open)
 	if err != nil {
 		return nil, err
 	}
@@ -170,11 +155,12 @@ func openEnded(path string, open func(string, store.Options) (*store.Store, erro
 // removeConfiguration removes the file that the agent keeps, and those that other programs have
 // made of it by a longer name. What is another's stays.
 func (n node) removeConfiguration(out io.Writer) error {
-	files, err := filepath.Glob(n.conf + ".*")
+	conf := filepath.Join(n.Ready.Dir, n.Ready.Name)
+	files, err := filepath.Glob(conf + ".*")
 	if err != nil {
 		return err
 	}
-	for _, file := range append(files, n.conf) {
+	for _, file := range append(files, conf) {
 		info, err := os.Stat(file)
 		if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
 			continue
@@ -194,27 +180,17 @@ func (n node) removeConfiguration(out io.Writer) error {
 	return nil
 }
 
-// removeState removes what Tenure has in the directories. They are mounted here, and stay; what
-// else is in them may be anybody's, who has put the state on a disk with other things. So it is in
-// those that the agent was told to use: of these, files of Tenure's go alone.
+// removeState removes what agent and plugins keep. In their directories may be what is anybody's,
+// so files of Tenure's go alone, and then the directories, where nothing is left in them.
 func (n node) removeState(out io.Writer) error {
-	socket := cmp.Or(n.socket, filepath.Join(n.run, "agent.sock"))
-	patterns := []string{filepath.Join(n.state, "agent"), filepath.Join(n.state, "journal"), socket, socket + ".*", filepath.Join(n.cniState, "*")}
-	reports := n.reports
-	if n.store != "" {
-		dir := filepath.Dir(n.store)
-		patterns = append(patterns, n.store, n.store+".*", filepath.Join(dir, "cni-conf.json"))
-		reports = cmp.Or(reports, filepath.Join(dir, "reports"))
-	}
-	for _, name := range []string{"*.del", "*.del.damaged"} {
-		if n.journal != "" {
-			patterns = append(patterns, filepath.Join(n.journal, name))
-		}
+	dir := filepath.Dir(n.Store)
+	reports := cmp.Or(n.Reports, filepath.Join(dir, "reports"))
+	patterns := []string{n.Store, n.Store + ".*", filepath.Join(dir, "cni-conf.json"), filepath.Join(dir, "cni-conf.json.new"), n.Socket, n.Socket + ".*", filepath.Join(n.AttachState, "*")}
+	for _, name := range []string{"*.del", "*.del.damaged", "*.tmp"} {
+		patterns = append(patterns, filepath.Join(n.Agent.JournalDir, name))
 	}
 	for _, suffix := range []string{".json", ".json.new", ".shown"} {
-		if reports != "" {
-			patterns = append(patterns, filepath.Join(reports, strings.Repeat("[0-9a-f]", 32)+suffix))
-		}
+		patterns = append(patterns, filepath.Join(reports, strings.Repeat("[0-9a-f]", 32)+suffix))
 	}
 	for _, pattern := range patterns {
 		found, err := filepath.Glob(pattern)
@@ -227,10 +203,8 @@ func (n node) removeState(out io.Writer) error {
 			}
 		}
 	}
-	for _, dir := range []string{n.journal, reports} {
-		if dir != "" {
-			_ = os.Remove(dir) // it stays where something is in it, or something is mounted on it
-		}
+	for _, dir := range []string{n.Agent.JournalDir, reports, dir} {
+		_ = os.Remove(dir) // it stays where something is in it, or something is mounted on it
 	}
 	return nil
 }

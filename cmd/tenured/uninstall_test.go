@@ -25,7 +25,7 @@ func installed(t *testing.T) (dir string, flags []string) {
 		"bin/tenure": "1", "bin/tenure-attach": "1", "bin/.tenure.new": "half", "bin/bridge": "1",
 		"conf/00-tenure.conflist": `{"plugins": [{"type": "tenure-attach"}]}`, "conf/10-pods.conflist": "{}",
 		"conf/00-tenure.conflist.cilium_bak": `{"plugins": [{"type": "tenure-attach"}]}`,
-		"state/journal/x":                    "1", "state/local/jobs.db": "1", "run/agent.sock.lock": "1", "run/docker.sock": "1", "state/mysql/db": "1",
+		"state/journal/x.del":                "1", "state/local/jobs.db": "1", "run/agent.sock.lock": "1", "run/docker.sock": "1", "state/mysql/db": "1",
 		"cni/tenure-attach/default": "{}", "cni/networks/pods/10.0.0.1": "1",
 	} {
 		path := filepath.Join(dir, name)
@@ -38,8 +38,8 @@ func installed(t *testing.T) (dir string, flags []string) {
 	}
 	in := func(name string) string { return filepath.Join(dir, name) }
 	return dir, []string{
-		"uninstall", "--bin", in("bin"), "--conf", in("conf/00-tenure.conflist"), "--state", in("state"),
-		"--run", in("run"), "--attach-state", in("cni/tenure-attach"),
+		"uninstall", "--bin", in("bin"), "--cni-conf-dir", in("conf"), "--store", in("state/agent/store.db"), "--journal", in("state/journal"),
+		"--socket", in("run/agent.sock"), "--attach-state", in("cni/tenure-attach"),
 	}
 }
 
@@ -172,7 +172,7 @@ func TestUninstallOfMovedFiles(t *testing.T) {
 	moved := append(flags, "--store", in("disk/tenured.db"), "--journal", in("disk/late"), "--socket", in("disk/s"), "--reports", in("disk/told"))
 	hex := strings.Repeat("0a", 16)
 	ours := []string{
-		"disk/late/x.del", "disk/late/x.del.damaged", "disk/s.lock", "disk/told/" + hex + ".json", "disk/told/" + hex + ".shown", "disk/told/" + hex + ".json.new",
+		"disk/late/x.del", "disk/late/y.tmp", "disk/late/x.del.damaged", "disk/s.lock", "disk/told/" + hex + ".json", "disk/told/" + hex + ".shown", "disk/told/" + hex + ".json.new",
 		"disk/cni-conf.json", "disk/tenured.db.20260102T150405.000Z-damaged",
 	}
 	const theirs = "late/notes s3/photo tenured.db-backup/db told/other.json"

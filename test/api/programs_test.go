@@ -131,7 +131,7 @@ func TestChartKeepsAttach(t *testing.T) {
 	for there, refused := range map[string]bool{"": false, "false": false, "true": true} {
 		t.Run("installed "+there, func(t *testing.T) {
 			if there != "" {
-				installAgents(t, c, "tenured", "--set=attach.enabled="+there)
+				installAgents(t, c, "--set=attach.enabled="+there)
 			}
 			if err := upgrade("true"); err != nil {
 				t.Errorf("with attach.enabled: %v", err)
@@ -199,11 +199,14 @@ func TestChartKeepsTheCertificate(t *testing.T) {
 	}
 }
 
-// TestChartKeepsOffAnUninstallation: while nodes are being cleaned no agent would start.
+// TestChartKeepsOffAnUninstallation: while nodes are being cleaned the chart brings no agent.
 func TestChartKeepsOffAnUninstallation(t *testing.T) {
 	c, kubeconfig := admin(t)
-	installAgents(t, c, "tenure-uninstall", "--set=attach.enabled=true")
-	if _, err := manifests.Chart(t.Context(), "--dry-run=server", "--kubeconfig="+kubeconfig); err == nil || !strings.Contains(err.Error(), "delete daemonset tenure-uninstall first") {
+	set := installAgents(t, c, "--set=attach.enabled=true")
+	if err := marked(t.Context(), c, set, "true"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := manifests.Chart(t.Context(), "--dry-run=server", "--kubeconfig="+kubeconfig); err == nil || !strings.Contains(err.Error(), "delete daemonset tenured first") {
 		t.Errorf("%v; want it refused", err)
 	}
 }
@@ -219,24 +222,24 @@ func admin(t *testing.T) (c client.Client, kubeconfig string) {
 	return c, kubeconfig
 }
 
-// installAgents makes the DaemonSet of the chart with that argument, under a name, until the test
-// ends.
-func installAgents(t *testing.T, c client.Client, name, arg string) {
+// installAgents makes the DaemonSet of the chart with that argument, until the test ends.
+func installAgents(t *testing.T, c client.Client, arg string) manifests.Object {
 	t.Helper()
 	objects, err := manifests.Chart(t.Context(), arg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	set := objects[slices.IndexFunc(objects, func(o manifests.Object) bool { return o.GetKind() == "DaemonSet" })]
-	set.SetName(name)
 	if err := c.Create(t.Context(), set); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := c.Delete(context.Background(), set); err != nil {
+		if err := marked(context.Background(), c, set, "true"); err != nil {
 			t.Error(err)
 		}
+		fleet.Eventually(t, 10*time.Second, func() error { return client.IgnoreNotFound(c.Delete(context.Background(), set)) })
 	})
+	return set
 }
 
 // TestChartKeepsDirectories: where agents are, their directories stay: in others they would
@@ -245,7 +248,7 @@ func installAgents(t *testing.T, c client.Client, name, arg string) {
 func TestChartKeepsDirectories(t *testing.T) {
 	c, kubeconfig := admin(t)
 	const elsewhere = "--set=attach.enabled=true,directories.state=/opt/tenure"
-	installAgents(t, c, "tenured", elsewhere)
+	installAgents(t, c, elsewhere)
 	for more, refused := range map[string]bool{
 		"--set=image.tag=next":                 false,
 		"--set=directories.kubelet=/k":         false,

@@ -49,6 +49,14 @@ func (i installer) run(ctx context.Context, target string, args ...string) (said
 	return string(out), err
 }
 
+// helm runs helm on the cluster.
+func (i installer) helm(ctx context.Context, args ...string) (said string, err error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(i.root, "bin/tools/helm"), append(args, "--kubeconfig", c.Kubeconfig())...)
+	out, err := cmd.CombinedOutput()
+	GinkgoWriter.Println(args, string(out))
+	return string(out), err
+}
+
 // breakOff runs it and kills it, with what it has started, as soon as it says one of at.
 func (i installer) breakOff(ctx context.Context, at []string, target string, args ...string) {
 	GinkgoHelper()

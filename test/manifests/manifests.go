@@ -92,11 +92,11 @@ const Base = "resources: [../../deploy]\n"
 // Registry is what names of images begin with on the cluster of make cluster.
 const Registry = "tenure.dev"
 
-// Chart returns the objects of the chart deploy/chart, rendered by helm for images of
+// Chart returns the objects of the chart deploy/chart but its hook, rendered by helm for images of
 // Registry, with further arguments, such as --set or --values. Files are named from the
 // chart's directory.
 func Chart(ctx context.Context, args ...string) ([]Object, error) {
-	text, err := template(ctx, append([]string{"--set=image.registry=" + Registry}, args...)...)
+	text, err := template(ctx, append([]string{"--no-hooks", "--set=image.registry=" + Registry}, args...)...)
 	if err != nil {
 		return nil, err
 	}

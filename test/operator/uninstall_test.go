@@ -1,7 +1,6 @@
 package operator_test
 
 import (
-	"context"
 	"io/fs"
 	"strings"
 	"testing"
@@ -36,16 +35,11 @@ func agents(t *testing.T, release string) {
 		set.Annotations = map[string]string{"meta.helm.sh/release-name": release}
 	}
 	create(t, &set)
-	t.Cleanup(func() {
-		if err := kc.Delete(context.Background(), cleaner()); client.IgnoreNotFound(err) != nil {
-			t.Error(err)
-		}
-	})
 }
 
-// cleaner names the DaemonSet that cleans nodes.
-func cleaner() *appsv1.DaemonSet {
-	return &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "tenure-system", Name: "tenure-uninstall"}}
+// tenured names the agents' DaemonSet.
+func tenured() *appsv1.DaemonSet {
+	return &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "tenure-system", Name: "tenured"}}
 }
 
 // there reports whether an object is in the cluster.
@@ -61,7 +55,7 @@ func there(t *testing.T, o client.Object) bool {
 // cleans says, as the controller of DaemonSets does, that so many of so many nodes are clean.
 func cleans(t *testing.T, clean, nodes int32) {
 	t.Helper()
-	set := cleaner()
+	set := tenured()
 	fleet.Eventually(t, 20*time.Second, func() error { return kc.Get(t.Context(), client.ObjectKeyFromObject(set), set) })
 	set.Status = appsv1.DaemonSetStatus{
 		ObservedGeneration: set.Generation, DesiredNumberScheduled: nodes, CurrentNumberScheduled: nodes, UpdatedNumberScheduled: nodes, NumberReady: clean,
@@ -69,15 +63,14 @@ func cleans(t *testing.T, clean, nodes int32) {
 	setStatus(t, set)
 }
 
-// Nothing is removed while a pod or a claim has an address. When nobody has one the agents end
-// for a DaemonSet that cleans their nodes, and the pools are deleted.
+// Nothing is removed while a pod or a claim has an address. When nobody has one the agents' pods
+// clean their nodes, and the pools are deleted.
 func TestUninstall(t *testing.T) {
-	agent := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "tenure-system", Name: "tenured"}}
 	t.Run("in use", func(t *testing.T) {
 		w := inOrder(t)
 		agents(t, "")
 		says(t, tenure(t, 3, "uninstall"), "pod "+w.namespace+"/plain has 10.40.0.5 of pool "+w.pool.Name, "claim "+w.namespace+"/vm has ", "Nothing was removed.", "--force")
-		if !there(t, agent) || there(t, cleaner()) {
+		if set := tenured(); !there(t, set) || len(set.Labels["tenure.dev/uninstall"]) > 0 {
 			t.Error("the agents have ended while somebody has an address")
 		}
 	})
@@ -106,7 +99,7 @@ func TestUninstall(t *testing.T) {
 	says(t, tenure(t, 1, "uninstall", bound(t, "tenure-operator")), "forbidden")
 	agents(t, "net")
 	says(t, tenure(t, 1, "uninstall", "--timeout=1s"), "ending tenured", "are not clean", "Run it again")
-	if there(t, agent) {
+	if set := tenured(); !there(t, set) || set.Spec.Template.Spec.InitContainers[0].Args[0] != "uninstall" {
 		t.Error("the agents have not ended")
 	}
 	cleans(t, 1, 2)
@@ -142,8 +135,8 @@ func TestUninstallByForce(t *testing.T) {
 	says(t, tenure(t, 0, "uninstall", "--force"), "No agent is installed", "They stay as they are.")
 	agents(t, "")
 	said := tenure(t, 0, "uninstall", "--force", "--timeout=1s")
-	says(t, said, "pod "+w.namespace+"/plain has 10.40.0.5", "rm -rf /etc/cni/net.d/00-tenure.conflist /opt/cni/bin/tenure ", "kubectl delete --ignore-not-found -f FILE")
-	if strings.Contains(said, "helm") || there(t, cleaner()) {
-		t.Errorf("the cleaner is still there, or it speaks of Helm: %s", said)
+	says(t, said, "pod "+w.namespace+"/plain has 10.40.0.5", "When it is back, install", "kubectl delete --ignore-not-found -f FILE")
+	if strings.Contains(said, "helm") || there(t, tenured()) {
+		t.Errorf("the agents are still there, or it speaks of Helm: %s", said)
 	}
 }
