@@ -11,7 +11,6 @@ type Metrics struct {
 
 	allocated prometheus.Histogram
 	failures  *prometheus.CounterVec
-	conflicts prometheus.Counter
 }
 
 // NewMetrics returns the collectors.
@@ -27,8 +26,5 @@ func NewMetrics() *Metrics {
 		failures: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "tenure_claim_failures_total", Help: "Claims that could not be allocated, by reason.",
 		}, []string{"reason"}),
-		conflicts: with.NewCounter(prometheus.CounterOpts{
-			Name: "tenure_claim_status_conflicts_total", Help: "Status writes that met a claim which had changed.",
-		}),
 	}
 }

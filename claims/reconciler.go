@@ -287,7 +287,6 @@ func (r *Reconciler) write(ctx context.Context, obj *ipamclaims.IPAMClaim, c cla
 	switch out := kube.Classify(err); out {
 	case protocol.Done:
 	case protocol.NotFound, protocol.Conflict:
-		r.Metrics.conflicts.Inc()
 		return false, nil
 	default:
 		return false, fmt.Errorf("write status of claim %s/%s: %w", c.key.Namespace, c.key.Name, err)

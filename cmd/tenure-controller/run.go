@@ -62,15 +62,8 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	flags.SetOutput(stderr)
 	flags.Usage = func() { fmt.Fprint(stderr, usage, flags.FlagUsages()) }
 	flags.StringVar(&opts.kubeconfig, "kubeconfig", "", "path of a kubeconfig; empty: the service account of this pod")
-	flags.StringVar(&c.RegistrationNamespace, "seat-namespace", c.RegistrationNamespace, "namespace of the nodes' registrations and of the leader's lease (default: $POD_NAMESPACE)")
 	flags.BoolVar(&c.LeaderElection, "leader-election", c.LeaderElection, "elect one leader among the controllers; without it this one works at once")
-	flags.DurationVar(&c.LeaseDuration, "leader-lease-duration", c.LeaseDuration, "how long a leader that has died is waited for; one that is stopped hands over at once")
-	flags.DurationVar(&c.RenewDeadline, "leader-renew-deadline", c.RenewDeadline, "how long a leader tries to renew its lease before it gives up")
-	flags.DurationVar(&c.RetryPeriod, "leader-retry-period", c.RetryPeriod, "how often a leader renews, and the others look")
 	flags.IntVar(&c.Workers, "workers", c.Workers, "how many claims are worked on at once")
-	flags.Float32Var(&c.QPS, "kube-api-qps", c.QPS, "calls to the API server in a second, at most")
-	flags.IntVar(&c.Burst, "kube-api-burst", c.Burst, "calls to the API server at once, at most")
-	flags.DurationVar(&c.CountsEvery, "counts-every", c.CountsEvery, "how often at most a pool's counts are written")
 	flags.DurationVar(&c.Idle, "idle", c.Idle, "how long a block without claims is kept for the next ones")
 	flags.BoolVar(&c.StatefulSetClaims, "statefulset-claims", c.StatefulSetClaims, "make the claims that StatefulSets ask for by the annotation tenure.dev/claims")
 	flags.BoolVar(&c.MultiNetwork, "multi-network", false, "serve PodNetworks: see docs/howto/pod-networks.md")
@@ -80,14 +73,13 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	flags.StringVar(&c.NeutronClouds, "neutron-clouds", "", "path of the clouds.yaml by which OpenStack's Neutron is reached, for pools with spec.source.neutron; empty: no such pool is served")
 	flags.StringVar(&c.NeutronCloud, "neutron-cloud", c.NeutronCloud, "the cloud of --neutron-clouds that counts")
 	flags.StringSliceVar(&c.NeutronSubnetNamespaces, "neutron-subnet-namespaces", nil, "namespaces whose definitions may describe a subnet in the annotation tenure.dev/vif, which is then made in Neutron, with --vifs")
-	flags.DurationVar(&c.NeutronEvery, "neutron-every", c.NeutronEvery, "how often Neutron's subnets and ports are compared with pools and claims")
-	flags.DurationVar(&c.TakeOverMargin, "take-over-margin", c.TakeOverMargin, "how long after its fence a silent node whose Node object is gone is taken over")
 	flags.StringVar(&c.Health, "health", c.Health, "address for /healthz and /readyz; empty: none")
 	flags.StringVar(&c.Metrics, "metrics", c.Metrics, "address for /metrics; empty: none")
 	flags.StringVar(&c.Webhooks, "webhooks", c.Webhooks, "address for the webhooks that check and gate pods with PodNetworks, with --multi-network; empty: none")
 	flags.StringVar(&c.WebhookCertificate, "webhook-certificate", c.WebhookCertificate, "directory with the certificate of the webhooks and its key, tls.crt and tls.key; it is read again at each connection")
 	flags.BoolVar(&c.Profiles, "profiles", false, "serve profiles of this process at /debug/pprof/ where /metrics is, to whoever reaches that address: see docs/operations/performance.md")
 	flags.BoolVar(&opts.debug, "debug", false, "log more")
+	hidden(flags, c)
 	if err := flags.Parse(args); err != nil {
 		return opts, fmt.Errorf("%w: see tenure-controller --help", err)
 	}
@@ -98,4 +90,16 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 		return opts, errors.New("--profiles without an address to serve them at: give --metrics, or leave --profiles out")
 	}
 	return opts, nil
+}
+
+// hidden adds the flags that are for tests, and those of earlier versions.
+func hidden(flags *pflag.FlagSet, c *controller.Config) {
+	flags.StringVar(&c.RegistrationNamespace, "seat-namespace", c.RegistrationNamespace, "namespace of the nodes' registrations and of the leader's lease (default: $POD_NAMESPACE)")
+	flags.DurationVar(&c.LeaseDuration, "leader-lease-duration", c.LeaseDuration, "how long a leader that has died is waited for; one that is stopped hands over at once")
+	flags.DurationVar(&c.RenewDeadline, "leader-renew-deadline", c.RenewDeadline, "how long a leader tries to renew its lease before it gives up")
+	flags.DurationVar(&c.RetryPeriod, "leader-retry-period", c.RetryPeriod, "how often a leader renews, and the others look")
+	flags.DurationVar(&c.CountsEvery, "counts-every", c.CountsEvery, "how often at most a pool's counts are written")
+	for _, name := range []string{"seat-namespace", "leader-lease-duration", "leader-renew-deadline", "leader-retry-period", "counts-every"} {
+		_ = flags.MarkHidden(name) // it is there
+	}
 }

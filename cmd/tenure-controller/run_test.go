@@ -21,7 +21,7 @@ func TestHelp(t *testing.T) {
 	if err := run(t.Context(), []string{"--help"}, env(nil), &out); err != nil {
 		t.Fatal(err)
 	}
-	for _, words := range []string{"--kubeconfig", "--leader-election", "--counts-every", "POD_NAMESPACE"} {
+	for _, words := range []string{"--kubeconfig", "--leader-election", "--idle"} {
 		if !strings.Contains(out.String(), words) {
 			t.Errorf("help does not mention %s", words)
 		}

@@ -120,18 +120,27 @@ func (o *options) flags(flags *pflag.FlagSet, getenv func(string) string) (node 
 	flags.StringSliceVar(&c.ResultDirs, "cni-results", cniresults.DefaultDirs(), "directories where the CNI library keeps results: a lost store is read back from there")
 	flags.StringVar(&c.Listen, "listen", "127.0.0.1:9471", "address for /healthz, /readyz and /metrics; empty: none")
 	flags.BoolVar(&c.Profiles, "profiles", false, "serve profiles of this process at /debug/pprof/ too, to whoever reaches that address: see docs/operations/performance.md")
-	flags.StringVar(&c.RegistrationNamespace, "seat-namespace", c.RegistrationNamespace, "namespace of the nodes' registrations")
 	flags.DurationVar(&c.Agent.Fence, "fence", a.Fence, "F: without an accepted heartbeat for so long nothing new is given out; at most 1h; 0: never by time. The same on all nodes")
 	flags.DurationVar(&c.Agent.Wait, "wait", a.Wait, "how long an ADD waits for a claim, a pool or a block before it answers \"try again later\"")
 	flags.DurationVar(&c.Agent.Idle, "idle", a.Idle, "how long a lease that nothing uses is kept")
-	flags.DurationVar(&c.Agent.KeepRequest, "keep-request", a.KeepRequest, "how long a request to the cluster that nobody tries any more is kept")
-	flags.DurationVar(&c.Agent.PublishEvery, "publish-every", a.PublishEvery, "how often at most a lease's status is written")
-	flags.DurationVar(&c.Agent.SweepEvery, "sweep-every", a.SweepEvery, "how far apart the two looks are that make an attachment garbage")
 	flags.StringVar(&c.Agent.Machine, "machine-id", "", "what tells this machine from others (default: the firmware's UUID, else /etc/machine-id)")
 	flags.StringVar(&o.bootFile, "boot-id-file", daemon.DefaultBootFile, "file that says in which boot of the machine this is, where the kernel's own is another machine's, as in a node that is a container")
 	attachFlags(flags, c)
 	flags.BoolVar(&o.debug, "debug", false, "log more")
+	hidden(flags, c)
 	return node
+}
+
+// hidden adds the flags that are for tests, and those of earlier versions.
+func hidden(flags *pflag.FlagSet, c *daemon.Config) {
+	a := c.Agent
+	flags.StringVar(&c.RegistrationNamespace, "seat-namespace", c.RegistrationNamespace, "namespace of the nodes' registrations")
+	flags.DurationVar(&c.Agent.KeepRequest, "keep-request", a.KeepRequest, "how long a request to the cluster that nobody tries any more is kept")
+	flags.DurationVar(&c.Agent.PublishEvery, "publish-every", a.PublishEvery, "how often at most a lease's status is written")
+	flags.DurationVar(&c.Agent.SweepEvery, "sweep-every", a.SweepEvery, "how far apart the two looks are that make an attachment garbage")
+	for _, name := range []string{"seat-namespace", "keep-request", "publish-every", "sweep-every"} {
+		_ = flags.MarkHidden(name) // it is there
+	}
 }
 
 // attachFlags adds the flags of what concerns the meta-plugin alone.

@@ -20,8 +20,8 @@ import (
 const pageSize = 500
 
 // BoundPods calls see with every pod that is bound to a node and has not ended, read live
-// and in pages. It returns how many calls that took.
-func (a *API) BoundPods(ctx context.Context, see func(*corev1.Pod)) (calls int, err error) {
+// and in pages.
+func (a *API) BoundPods(ctx context.Context, see func(*corev1.Pod)) error {
 	selector := fields.AndSelectors(
 		fields.OneTermNotEqualSelector("spec.nodeName", ""),
 		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
@@ -30,16 +30,15 @@ func (a *API) BoundPods(ctx context.Context, see func(*corev1.Pod)) (calls int, 
 	next := ""
 	for {
 		var page corev1.PodList
-		calls++
 		err := a.list(ctx, &page, client.Limit(pageSize), client.Continue(next), client.MatchingFieldsSelector{Selector: selector})
 		if err != nil {
-			return calls, fmt.Errorf("list pods: %w", err)
+			return fmt.Errorf("list pods: %w", err)
 		}
 		for i := range page.Items {
 			see(&page.Items[i])
 		}
 		if next = page.Continue; next == "" {
-			return calls, nil
+			return nil
 		}
 	}
 }

@@ -121,7 +121,7 @@ func (c *simController) definitions(into *nad.NetworkAttachmentDefinitionList) {
 type liveLooks struct{ liveCalls }
 
 // BoundPods implements [looker.Live].
-func (c liveLooks) BoundPods(_ context.Context, see func(*corev1.Pod)) (calls int, err error) {
+func (c liveLooks) BoundPods(_ context.Context, see func(*corev1.Pod)) error {
 	all, _, err := call(c.simController, "list of pods", false, func() (all []*corev1.Pod, _ protocol.Outcome) {
 		for _, p := range c.w.all {
 			if p.there {
@@ -133,7 +133,7 @@ func (c liveLooks) BoundPods(_ context.Context, see func(*corev1.Pod)) (calls in
 	for _, p := range all {
 		see(p)
 	}
-	return 1, err
+	return err
 }
 
 // podOf returns a pod's object.

@@ -55,10 +55,6 @@ type Config struct {
 	// Workers is how many claims are worked on at once. Each waits for one call
 	// at a time.
 	Workers int
-	// QPS and Burst bound the calls to the API server, which has its own ways of
-	// being fair.
-	QPS   float32
-	Burst int
 
 	// CountsEvery is how often at most the counts of a pool are written.
 	CountsEvery time.Duration
@@ -116,7 +112,7 @@ func DefaultConfig() Config {
 	return Config{
 		RegistrationNamespace: kube.DefaultRegistrationNamespace,
 		LeaderElection:        true, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
-		Workers: 64, QPS: 2000, Burst: 4000,
+		Workers:     64,
 		CountsEvery: time.Minute, Idle: time.Minute, StatefulSetClaims: true, DefaultPodNetwork: true, NeutronCloud: "openstack", NeutronEvery: time.Minute, TakeOverMargin: deadnodes.DefaultMargin,
 		Health: ":9472", Metrics: ":9473", Webhooks: ":9474", WebhookCertificate: "/etc/tenure/webhook",
 	}
@@ -134,9 +130,6 @@ func (c Config) Validate() error {
 	}
 	if c.Workers < 1 {
 		errs = append(errs, fmt.Errorf("Workers is %d, must be positive", c.Workers))
-	}
-	if c.QPS <= 0 || c.Burst < 1 {
-		errs = append(errs, fmt.Errorf("QPS is %v and Burst %d, both must be positive", c.QPS, c.Burst))
 	}
 	if c.CountsEvery <= 0 || c.Idle <= 0 || c.NeutronEvery <= 0 {
 		errs = append(errs, fmt.Errorf("CountsEvery is %v, Idle %v and NeutronEvery %v, all must be positive", c.CountsEvery, c.Idle, c.NeutronEvery))
@@ -160,7 +153,7 @@ func New(cfg Config, rc *rest.Config, log *slog.Logger) (*Controller, error) {
 		return nil, fmt.Errorf("controller: %w", err)
 	}
 	rc = rest.CopyConfig(rc)
-	rc.QPS, rc.Burst = cfg.QPS, cfg.Burst
+	rc.QPS, rc.Burst = 2000, 4000 // the API server has its own ways of being fair
 	return &Controller{cfg: cfg, rest: rc, log: log}, nil
 }
 

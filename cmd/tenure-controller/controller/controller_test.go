@@ -18,7 +18,6 @@ func TestValidate(t *testing.T) {
 		{"namespace", func(c *Config) { c.RegistrationNamespace = "" }, "RegistrationNamespace is empty"},
 		{"renewal", func(c *Config) { c.RenewDeadline = time.Minute }, "RenewDeadline (1m0s), and that less than LeaseDuration (15s)"},
 		{"workers", func(c *Config) { c.Workers = 0 }, "Workers is 0"},
-		{"rate", func(c *Config) { c.QPS = 0 }, "QPS is 0"},
 		{"counts", func(c *Config) { c.CountsEvery = -1 }, "CountsEvery is -1ns"},
 	}
 	for _, tt := range tests {

@@ -15,7 +15,6 @@ type Metrics struct {
 
 	rounds  prometheus.Histogram
 	asks    prometheus.Histogram
-	changes prometheus.Counter
 	calls   *prometheus.CounterVec
 	waiting prometheus.Gauge
 }
@@ -34,9 +33,6 @@ func NewMetrics() *Metrics {
 			Name: "tenure_broker_round_asks", Help: "How many asks a round worked on.",
 			Buckets: prometheus.ExponentialBuckets(1, 2, 11),
 		}),
-		changes: with.NewCounter(prometheus.CounterOpts{
-			Name: "tenure_broker_changes_total", Help: "Grants marked, unmarked or removed.",
-		}),
 		calls: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "tenure_broker_calls_total", Help: "Calls to the API server, by verb and outcome.",
 		}, []string{"verb", "outcome"}),
@@ -46,10 +42,9 @@ func NewMetrics() *Metrics {
 	}
 }
 
-func (m *Metrics) round(asks, jobs int, took time.Duration) {
+func (m *Metrics) round(asks int, took time.Duration) {
 	m.rounds.Observe(took.Seconds())
 	m.asks.Observe(float64(asks))
-	m.changes.Add(float64(jobs))
 }
 
 func (m *Metrics) call(verb string, o protocol.Outcome) {

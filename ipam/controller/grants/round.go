@@ -45,7 +45,7 @@ func (b *Broker) round(ctx context.Context) {
 	starving = b.book.takeChanged()
 	b.metrics.waiting.Set(float64(len(b.book.queue.asks)))
 	b.mu.Unlock()
-	b.metrics.round(len(asks), len(jobs), b.cfg.Now().Sub(now))
+	b.metrics.round(len(asks), b.cfg.Now().Sub(now))
 	b.tell(r.news)
 	b.tellPools(starving)
 	if more {

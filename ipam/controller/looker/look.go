@@ -26,7 +26,6 @@ type look struct {
 	facts    foreign.Facts
 	evidence *foreign.Evidence
 	pools    []*pool
-	calls    int
 	over     bool // all answers are there, or are not waited for any more
 
 	nodes   map[protocol.NodeName]*node
@@ -276,7 +275,7 @@ func (t *look) read(ctx context.Context) error {
 	if t.facts.SubLeases, err = t.Live.SubLeases(ctx); err != nil {
 		return err
 	}
-	t.calls, err = t.Live.BoundPods(ctx, func(o *corev1.Pod) {
+	err = t.Live.BoundPods(ctx, func(o *corev1.Pod) {
 		if p := foreign.ReadPod(o); len(p.Selected) > 0 {
 			t.facts.Pods = append(t.facts.Pods, p)
 		}

@@ -25,7 +25,7 @@ import (
 // Live reads from the API server, never from a cache.
 type Live interface {
 	IPPools(ctx context.Context) ([]v1alpha1.IPPool, error)
-	BoundPods(ctx context.Context, see func(*corev1.Pod)) (calls int, err error)
+	BoundPods(ctx context.Context, see func(*corev1.Pod)) error
 	WhereaboutsPools(ctx context.Context, see func(*unstructured.Unstructured)) (served bool, err error)
 	WhereaboutsReservations(ctx context.Context, see func(*unstructured.Unstructured)) (served bool, err error)
 	LeasesOfPool(ctx context.Context, pool protocol.PoolName) ([]protocol.Lease, error)
@@ -209,7 +209,7 @@ func (l *Looker) Round(ctx context.Context) (again time.Duration, err error) {
 		return 0, err
 	}
 	took := l.Now().Sub(t.facts.Now)
-	l.Metrics.looked(took, len(t.facts.Pods), t.calls, len(l.Broker.Kept()))
+	l.Metrics.looked(took, len(t.facts.Pods), len(l.Broker.Kept()))
 	return t.next(took - waited), nil
 }
 

@@ -99,12 +99,12 @@ func newCluster() *cluster {
 }
 
 func (c *cluster) IPPools(context.Context) ([]v1alpha1.IPPool, error) { c.looks++; return c.pools, nil }
-func (c *cluster) BoundPods(_ context.Context, see func(*corev1.Pod)) (int, error) {
+func (c *cluster) BoundPods(_ context.Context, see func(*corev1.Pod)) error {
 	c.now = c.now.Add(c.reads)
 	for _, p := range c.pods {
 		see(p)
 	}
-	return 1, nil
+	return nil
 }
 
 func (c *cluster) LeasesOfPool(context.Context, protocol.PoolName) ([]protocol.Lease, error) {

@@ -12,7 +12,6 @@ type Metrics struct {
 	*prometheus.Registry
 
 	looks prometheus.Histogram
-	calls prometheus.Counter
 	pods  prometheus.Gauge
 	kept  prometheus.Gauge
 }
@@ -26,16 +25,14 @@ func NewMetrics() *Metrics {
 		looks: with.NewHistogram(prometheus.HistogramOpts{
 			Name: "tenure_foreign_look_seconds", Help: "Time of one look at what pods have by other IPAMs.", Buckets: prometheus.ExponentialBuckets(0.01, 2, 14),
 		}),
-		calls: with.NewCounter(prometheus.CounterOpts{Name: "tenure_foreign_look_calls_total", Help: "Pages of pods that looks have listed."}),
-		pods:  with.NewGauge(prometheus.GaugeOpts{Name: "tenure_foreign_pods", Help: "Pods with secondary networks that the last look has seen."}),
-		kept:  with.NewGauge(prometheus.GaugeOpts{Name: "tenure_foreign_addresses", Help: "Addresses that are kept for pods of other IPAMs."}),
+		pods: with.NewGauge(prometheus.GaugeOpts{Name: "tenure_foreign_pods", Help: "Pods with secondary networks that the last look has seen."}),
+		kept: with.NewGauge(prometheus.GaugeOpts{Name: "tenure_foreign_addresses", Help: "Addresses that are kept for pods of other IPAMs."}),
 	}
 }
 
 // looked notes a look.
-func (m *Metrics) looked(took time.Duration, pods, calls, kept int) {
+func (m *Metrics) looked(took time.Duration, pods, kept int) {
 	m.looks.Observe(took.Seconds())
-	m.calls.Add(float64(calls))
 	m.pods.Set(float64(pods))
 	m.kept.Set(float64(kept))
 }

@@ -37,7 +37,6 @@ func (r *Reconciler) drop(ctx context.Context, name string, held []grants.Held) 
 	if err := r.Broker.Drop(ctx, held); err != nil {
 		return 0, fmt.Errorf("free addresses of request %s: %w", name, err)
 	}
-	r.Metrics.dropped.Add(float64(len(held)))
 	return 0, nil
 }
 

@@ -13,10 +13,8 @@ import (
 type Metrics struct {
 	*prometheus.Registry
 
-	waits     prometheus.Histogram
-	refusals  *prometheus.CounterVec
-	dropped   prometheus.Counter
-	conflicts prometheus.Counter
+	waits    prometheus.Histogram
+	refusals *prometheus.CounterVec
 }
 
 // NewMetrics returns the collectors.
@@ -32,12 +30,6 @@ func NewMetrics() *Metrics {
 		refusals: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "tenure_request_refusals_total", Help: "Requests that were refused, by reason.",
 		}, []string{"reason"}),
-		dropped: with.NewCounter(prometheus.CounterOpts{
-			Name: "tenure_request_dropped_grants_total", Help: "Grants taken from requests that are gone, or whose status names others.",
-		}),
-		conflicts: with.NewCounter(prometheus.CounterOpts{
-			Name: "tenure_request_conflicts_total", Help: "Answers that met a newer version of the request.",
-		}),
 	}
 }
 

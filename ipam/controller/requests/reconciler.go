@@ -215,7 +215,6 @@ func (r *Reconciler) answer(ctx context.Context, s protocol.SubLease, since time
 	case protocol.Done:
 		r.answers.Store(s.Name, string(s.Revision))
 	case protocol.NotFound, protocol.Conflict:
-		r.Metrics.conflicts.Inc()
 		return false, nil
 	default:
 		return false, fmt.Errorf("answer request %s: %w", s.Name, err)
