@@ -15,8 +15,8 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// factsOf are those of a pool on a network whose subnets have these prefixes, each but for its first
-// eight addresses. The n-th subnet is called after the pool and n.
+// factsOf are those of a pool on a network whose subnets have these prefixes, but for the first
+// eight addresses of each. The n-th subnet is called after the pool and n.
 func factsOf(t *testing.T, name, network string, prefixes ...string) poolFacts {
 	t.Helper()
 	f := poolFacts{name: protocol.PoolName(name), status: &v1alpha1.NeutronStatus{NetworkID: network}}
