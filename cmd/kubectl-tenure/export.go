@@ -24,6 +24,7 @@ const exportHelp = `Moves networks from Tenure to whereabouts, while their pods 
 
 Without --apply it writes nothing: it prints each segment (definitions whose ranges
 overlap), what its pods have, what is in the way, and the definitions as they would be.
+It ends with code 3 if some would stay as they are.
 
 With --apply it stops the pools (spec.allocation), waits until nodes have given back all
 that no pod has, writes what pods have into whereabouts' objects, looks again that nobody

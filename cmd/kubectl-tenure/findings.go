@@ -20,6 +20,8 @@ type comparison struct {
 	mine, old map[string]bool
 	// given is on which nodes host-local may have given an address, to which of their pods.
 	given map[netip.Addr]map[protocol.NodeName]string
+	// inTheWay says that what it has given on several nodes is in the way, and said already.
+	inTheWay bool
 	// shown is which pods show an address, and recorded for which pods it is recorded.
 	shown, recorded map[netip.Addr][]string
 	pods            map[string]*foreign.Pod
@@ -57,6 +59,7 @@ func (s *moveSegment) compare(seen foreignState, group []foreign.Definition, fro
 		c.findUnrecorded()
 	}
 	if same := c.ofEachNode(); from == foreign.TypeHostLocal && len(s.Switch) > 0 && len(same) > 0 {
+		c.inTheWay = true
 		s.InTheWay = append(s.InTheWay, fmt.Sprintf("host-local gives the same addresses on every node: %s. If each node has a network of its own, such as a bridge, this cannot become one pool: "+
 			"leave it with host-local. If the nodes share one wire, delete all but one of the pods that have one address, and call again", some(same, 3)))
 	}
@@ -201,6 +204,7 @@ func (c *comparison) findShared() {
 		slices.Sort(pods)
 		switch pods = slices.Compact(pods); {
 		case len(pods) < 2:
+		case len(c.given[a]) == len(pods) && c.inTheWay:
 		case len(c.given[a]) == len(pods):
 			c.find("%v is shown by pods on several nodes: %s. host-local gives the same addresses on every node: delete all but one if the nodes share one wire, and none if each has a network of its own", a, strings.Join(pods, ", "))
 		default:

@@ -25,7 +25,8 @@ const importHelp = `Moves networks from another IPAM to Tenure, while their pods
 
 Without --apply it writes nothing: it prints each segment (definitions whose ranges
 overlap), what its pods have, what is in the way, what is wrong with the other IPAM's
-records, and the definitions as they would be.
+records, and the definitions as they would be. It ends with code 3 if some would stay
+as they are.
 
 With --apply it switches the definitions of each segment that nothing stands in the way
 of, and waits until their pools are open. Of a segment all definitions are switched, or

@@ -185,16 +185,30 @@ func (m *moving) readRecords(ctx context.Context, seen *foreignState) error {
 	return err
 }
 
-// print writes the report, and the definitions that --apply would switch, as they would be.
+// print writes the report, and the definitions that --apply would switch, as they would be. The
+// answer is no if it would leave some.
 func (m *moving) print(report moveReport, objects map[string]nad.NetworkAttachmentDefinition, again string) error {
+	stay := len(report.Unread)
+	for _, s := range report.Segments {
+		if len(s.InTheWay) > 0 {
+			stay += len(s.Switch)
+		}
+	}
+	if err := m.plan(report, objects, again, stay); err != nil || stay == 0 {
+		return err
+	}
+	return errNo
+}
+
+// plan writes them; stay is how many definitions --apply would leave.
+func (m *moving) plan(report moveReport, objects map[string]nad.NetworkAttachmentDefinition, again string, stay int) error {
 	if m.o.structured() {
 		return m.o.encode(m.session, report)
 	}
 	m.tell(report)
-	to, changed, stay := m.screen(), 0, 0
+	to, changed := m.screen(), 0
 	for _, s := range report.Segments {
 		if len(s.InTheWay) > 0 {
-			stay += len(s.Switch)
 			continue
 		}
 		for _, name := range s.Switch {

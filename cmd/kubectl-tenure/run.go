@@ -69,7 +69,7 @@ for release-node, certificate, uninstall, and import and export with --apply.
 Exit codes: 0 done; 1 it could not be found out, or done; 2 the command line is wrong;
 3 the answer is no (the pod is or would not be attached; nobody has the address; check
 has found something wrong; the node may be alive and is not released; somebody has an
-address and nothing is uninstalled).`
+address and nothing is uninstalled; import or export would leave definitions as they are).`
 
 // newRoot returns the command line's grammar.
 func newRoot(s *session) *cobra.Command {

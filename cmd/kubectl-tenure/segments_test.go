@@ -309,7 +309,7 @@ func TestSameOnEveryNode(t *testing.T) {
 		way, remark string
 	}{
 		{"two nodes", `{"type":"host-local",` + sub, []string{"a", "b"},
-			"host-local gives the same addresses on every node: 10.0.0.2 to pod ns/0 on node a and to pod ns/1 on node b. If each node has a network of its own, such as a bridge, this cannot become one pool: leave it with host-local", "none if each has a network of its own"},
+			"host-local gives the same addresses on every node: 10.0.0.2 to pod ns/0 on node a and to pod ns/1 on node b. If each node has a network of its own, such as a bridge, this cannot become one pool: leave it with host-local", ""},
 		{"two nodes, switched by hand", `{"type":"tenure",` + sub, []string{"a", "b"}, "", "none if each has a network of its own"},
 		{"one node", `{"type":"host-local",` + sub, []string{"a", "a"}, "", "It is taken from none of them: delete all but one"},
 		{"one pod", `{"type":"host-local",` + sub, []string{"a"}, "", ""},

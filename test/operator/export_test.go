@@ -57,7 +57,7 @@ func exportRefuses(t *testing.T) {
 // exportRefuses wants an export of a definition to say this, and to do nothing.
 func (o *old) exportRefuses(definition string, words ...string) {
 	o.t.Helper()
-	says(o.t, tenure(o.t, 0, "export", "--to", "whereabouts"), words...)
+	says(o.t, tenure(o.t, 3, "export", "--to", "whereabouts"), words...)
 	says(o.t, tenure(o.t, 1, "export", "--to", "whereabouts", "--apply"), append(words, "not everything was moved")...)
 	if got := o.ipamOf(definition); got != "tenure" {
 		o.t.Errorf("the definition names %s; want it as it was", got)

@@ -48,7 +48,7 @@ func importTellsWhatIsWrong(t *testing.T) {
 	o.reserves("10.92.0.30", "!nobody")
 
 	before := state(t)
-	out := tenure(t, 0, "import", "--from", "whereabouts")
+	out := tenure(t, 3, "import", "--from", "whereabouts")
 	if diff := changes(before, state(t)); len(diff) > 0 {
 		t.Errorf("looking has written %q", diff)
 	}
@@ -80,7 +80,7 @@ func importTellsWhatIsWrong(t *testing.T) {
 			t.Errorf("it says something of what is as it should be: %s", out)
 		}
 	}
-	says(t, tenure(t, 0, "import", "--from", "whereabouts", "-o", "json"), `"damaged": [`, `"inTheWay": [`, `"faulty": [`)
+	says(t, tenure(t, 3, "import", "--from", "whereabouts", "-o", "json"), `"damaged": [`, `"inTheWay": [`, `"faulty": [`)
 }
 
 // changes returns what is in one of two states only.
@@ -213,7 +213,7 @@ func TestImportFromHostLocal(t *testing.T) {
 	o.runs("two", "nowhere-else", "lan", "10.95.0.2")
 	o.runs("three", "nowhere", "lan", "10.95.0.3")
 	way := "host-local gives the same addresses on every node: 10.95.0.2 to pod " + o.ref("one") + " on node nowhere and to pod " + o.ref("two") + " on node nowhere-else. If each node has a network of its own"
-	says(t, tenure(t, 0, "import", "--from", "host-local"), "in the way "+way)
+	says(t, tenure(t, 3, "import", "--from", "host-local"), "in the way "+way)
 	says(t, tenure(t, 1, "import", "--from", "host-local", "--apply"), "segment 10.95.0.0/28 stays as it is: "+way)
 	if got := o.ipamOf("lan"); got != "host-local" {
 		t.Fatalf("lan names %s; want it as it was", got)

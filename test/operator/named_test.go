@@ -75,7 +75,7 @@ func TestExportShowsWhatItWouldSwitch(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "pooled"},
 		Spec:       nad.NetworkAttachmentDefinitionSpec{Config: fmt.Sprintf(`{"cniVersion":"1.0.0","name":"pooled","type":"bridge","ipam":{"type":"tenure","pool":%q}}`, w.pool.Name)},
 	})
-	out := tenure(t, 0, "export", "--to", "whereabouts")
+	out := tenure(t, 3, "export", "--to", "whereabouts")
 	says(t, out, "in the way", "has no range that whereabouts reads", "definitions that stay as they are, since something is in the way: ")
 	for _, word := range []string{"kind: NetworkAttachmentDefinition", "--apply switches these"} {
 		if strings.Contains(out, word) {
