@@ -9,7 +9,6 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/access"
 	"github.com/tenure-ipam/tenure/ipam/agentapi"
 	"github.com/tenure-ipam/tenure/ipam/node/assign"
-	"github.com/tenure-ipam/tenure/ipam/node/recovery"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 )
@@ -140,9 +139,6 @@ func (a *Agent) del(ctx context.Context, req agentapi.Request) error {
 		return err
 	}
 	key := store.Key{Network: conf.Name, ContainerID: req.ContainerID, IfName: req.IfName}
-	if err := recovery.Recognise(ctx, a.st, key, req.Args); err != nil {
-		return err
-	}
 	return a.release(ctx, key, 0)
 }
 
@@ -201,9 +197,6 @@ func (a *Agent) check(ctx context.Context, req agentapi.Request) error {
 		return err
 	}
 	key := store.Key{Network: conf.Name, ContainerID: req.ContainerID, IfName: req.IfName}
-	if err := recovery.Recognise(ctx, a.st, key, req.Args); err != nil {
-		return err
-	}
 	return a.st.ViewContext(ctx, func(tx *store.Tx) error {
 		if err := assign.Check(tx, key, prev); err != nil {
 			return err

@@ -172,13 +172,10 @@ func (a *Agent) readBack(ctx context.Context, id protocol.StoreID) error {
 	}
 	var pods []recovery.Pod
 	for _, p := range running {
-		pods = append(pods, recovery.Pod{PodRef: p.PodRef, Status: p.Status, RuntimeUID: p.MirrorOf})
+		pods = append(pods, recovery.Pod{PodRef: p.PodRef, RuntimeUID: p.MirrorOf})
 	}
-	found, more := frozen.Find(cached, pods)
+	found := frozen.Find(cached, pods)
 	for _, err := range unread {
-		more = append(more, err)
-	}
-	for _, err := range more {
 		a.log.DebugContext(ctx, "trace of an attachment not understood", "error", err)
 	}
 	recorded := 0
@@ -209,7 +206,7 @@ func (a *Agent) frozen(ctx context.Context, id protocol.StoreID) (f recovery.Fro
 		return f, err
 	}
 	there, err := a.host.Netns()
-	f.Netns, f.Boot, f.Now = map[string]string{}, a.cfg.Boot, a.sched.Now().Wall
+	f.Netns, f.Boot = map[string]string{}, a.cfg.Boot
 	for _, ns := range there {
 		f.Netns[ns.Path] = ns.ID
 	}

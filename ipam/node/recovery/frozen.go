@@ -3,7 +3,6 @@ package recovery
 import (
 	"net/netip"
 	"slices"
-	"time"
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
@@ -22,8 +21,6 @@ type Frozen struct {
 	Netns map[string]string
 	// Boot is the machine's present boot.
 	Boot string
-	// Now dates what does not say when it came to be.
-	Now time.Time
 	// Locate returns the range of a pool that an address lies in. It may take
 	// some time, and find nothing of a pool that is not known now.
 	Locate func(protocol.PoolName, netip.Addr) (allocator.Range, bool)
@@ -32,19 +29,9 @@ type Frozen struct {
 // A Pod is a pod that runs on the node.
 type Pod struct {
 	protocol.PodRef
-	// Status is its status annotation (NPWG v1.3, section 5).
-	Status string
 	// RuntimeUID is, of a static pod's mirror, the UID by which the runtime knows
 	// the pod; else empty.
 	RuntimeUID protocol.UID
-}
-
-// uid returns the pod's UID as the runtime names it.
-func (p Pod) uid() protocol.UID {
-	if p.RuntimeUID != "" {
-		return p.RuntimeUID
-	}
-	return p.UID
 }
 
 // Of collects what the store has of a lost store's rights.

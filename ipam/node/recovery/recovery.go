@@ -2,10 +2,8 @@ package recovery
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/tenure-ipam/tenure/ipam/cniresults"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
@@ -13,12 +11,10 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// Find returns the attachments with addresses of f's rights that results of the CNI
-// library or pods tell of, those first that are to be believed where two say that
-// they have an address: that of a network namespace that is there, then the latest
-// result, and last what only a pod's annotation says. unread says what was not
-// understood.
-func (f Frozen) Find(cached []cniresults.Entry, pods []Pod) (found []store.Attachment, unread []error) {
+// Find returns the attachments with addresses of f's rights that results of the CNI library tell
+// of, those first that are to be believed where two say that they have an address: that of a
+// network namespace that is there, then the latest.
+func (f Frozen) Find(cached []cniresults.Entry, pods []Pod) (found []store.Attachment) {
 	for _, e := range cached {
 		if att, ok := f.fromCache(e, pods); ok {
 			found = append(found, att)
@@ -30,14 +26,7 @@ func (f Frozen) Find(cached []cniresults.Entry, pods []Pod) (found []store.Attac
 		}
 		return y.Created.Compare(x.Created)
 	})
-	for _, p := range pods {
-		atts, err := f.fromStatus(p)
-		if err != nil {
-			unread = append(unread, err)
-		}
-		found = append(found, atts...)
-	}
-	return found, unread
+	return found
 }
 
 // fromCache returns the attachment that a result of the CNI library tells of, if
@@ -108,68 +97,3 @@ func ourConfig(e cniresults.Entry) (*poolspec.Config, bool) {
 	}
 	return nil, false
 }
-
-// status is one element of the annotation in which a meta-plugin says what it has
-// attached.
-type status struct {
-	Name      string   `json:"name"`
-	Interface string   `json:"interface"`
-	IPs       []string `json:"ips"`
-}
-
-// fromStatus returns the attachments that a pod's status annotation tells of, with
-// addresses of frozen leases.
-func (f Frozen) fromStatus(p Pod) (found []store.Attachment, err error) {
-	if p.Status == "" || p.UID == "" {
-		return nil, nil
-	}
-	var elements []status
-	if err := json.Unmarshal([]byte(p.Status), &elements); err != nil {
-		return nil, fmt.Errorf("status annotation of pod %s: %w", p.PodRef, err)
-	}
-	pod := p.PodRef
-	pod.UID = p.uid()
-	for _, e := range elements {
-		if e.Interface == "" {
-			continue
-		}
-		att := store.Attachment{Key: unknownKey(e.Name, pod.UID, e.Interface), Pod: pod, Boot: f.Boot, Created: f.Now}
-		for _, text := range e.IPs {
-			x, err := netip.ParseAddr(text)
-			if err != nil {
-				continue
-			}
-			if lease, ok := f.leaseOf(x.Unmap(), nil); ok {
-				att.Addresses = append(att.Addresses, f.answered(x.Unmap(), lease))
-			}
-		}
-		if len(att.Addresses) > 0 {
-			found = append(found, att)
-		}
-	}
-	return found, nil
-}
-
-// answered returns how an address of a frozen lease was answered: the status
-// annotation has neither its prefix length nor its gateway.
-func (f Frozen) answered(x netip.Addr, lease protocol.Right) store.Address {
-	addr := store.Address{Addr: x, Bits: x.BitLen(), Pool: lease.Pool, Lease: lease.Name}
-	if in, ok := f.Locate(lease.Pool, x); ok {
-		addr.Bits, addr.Gateway = in.Prefix.Bits(), in.Gateway
-	}
-	return addr
-}
-
-// unknownSandbox begins the container ID of an attachment that was read back from
-// its pod's status, which does not name the sandbox.
-const unknownSandbox = "unknown."
-
-func unknownKey(network string, pod protocol.UID, ifName string) store.Key {
-	if network == "" {
-		network = unknownSandbox
-	}
-	return store.Key{Network: strings.ReplaceAll(network, "/", "."), ContainerID: unknownSandbox + string(pod), IfName: ifName}
-}
-
-// unknown reports whether the sandbox of a key is not known.
-func unknown(k store.Key) bool { return strings.HasPrefix(k.ContainerID, unknownSandbox) }

@@ -26,7 +26,7 @@ var lan = protocol.Right{
 }
 
 func frozen(rights ...protocol.Right) Frozen {
-	f := Frozen{Netns: map[string]string{"/run/netns/here": "4:1"}, Boot: "boot", Now: now}
+	f := Frozen{Netns: map[string]string{"/run/netns/here": "4:1"}, Boot: "boot"}
 	for _, r := range rights {
 		if r.Kind == protocol.RightLease {
 			f.Leases = append(f.Leases, r)
@@ -74,18 +74,13 @@ func TestFind(t *testing.T) {
 	request := protocol.Right{
 		Kind: protocol.RightRequest, Name: "req", Phase: protocol.Frozen, Store: "lost", SubLeaseRight: protocol.SubLeaseRight{Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.77")}, Request: &protocol.Request{Interface: "net1", Pod: protocol.PodRef{UID: "p1"}}},
 	}
-	pod := func(uid protocol.UID, status string) Pod {
-		return Pod{PodRef: protocol.PodRef{Namespace: "ns", Name: "p", UID: uid}, Status: status}
-	}
 	later := entry("c2", "p2", "", "10.0.0.5/24")
 	later.Written = now.Add(time.Hour)
 	for _, tt := range []struct {
 		name   string
 		rights []protocol.Right
 		cached []cniresults.Entry
-		pods   []Pod
 		want   []string
-		unread int
 	}{
 		{
 			name: "a result", rights: []protocol.Right{lan}, cached: []cniresults.Entry{entry("c1", "p1", "", "10.0.0.5/24")},
@@ -113,27 +108,11 @@ func TestFind(t *testing.T) {
 				"c1 net/net1 of p1 10.0.0.5/24 gw 10.0.0.1 in lan.0a000000.28",
 			},
 		},
-		{
-			name: "what a pod's status says", rights: []protocol.Right{lan},
-			pods: []Pod{pod("p1", `[{"name":"cbr0","interface":"eth0","ips":["10.200.0.9"]},{"name":"ns/net","interface":"net1","ips":["10.0.0.6","nonsense"]}]`)},
-			want: []string{"unknown.p1 ns.net/net1 of p1 10.0.0.6/24 gw 10.0.0.1 in lan.0a000000.28"},
-		},
-		{
-			name: "the status of a static pod's mirror", rights: []protocol.Right{lan},
-			pods: []Pod{{PodRef: protocol.PodRef{UID: "mirror"}, RuntimeUID: "p1", Status: `[{"interface":"net1","ips":["10.0.0.6"]}]`}},
-			want: []string{"unknown.p1 unknown./net1 of p1 10.0.0.6/24 gw 10.0.0.1 in lan.0a000000.28"},
-		},
-		{
-			name: "a status that cannot be read", rights: []protocol.Right{lan}, pods: []Pod{pod("p1", `{`)}, unread: 1,
-		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			found, unread := frozen(tt.rights...).Find(tt.cached, tt.pods)
+			found := frozen(tt.rights...).Find(tt.cached, nil)
 			if d := cmp.Diff(tt.want, describe(found)); d != "" {
 				t.Errorf("found (-want +got):\n%s", d)
-			}
-			if len(unread) != tt.unread {
-				t.Errorf("not understood: %v; want %d", unread, tt.unread)
 			}
 		})
 	}
@@ -182,49 +161,13 @@ func TestRecord(t *testing.T) {
 		{"the first", att("c1", "p1", "10.0.0.5", lan), nil},
 		{"the same again", att("c1", "p1", "10.0.0.5", lan), ErrKnown},
 		{"another with its address", att("c2", "p2", "10.0.0.5", lan), ErrKnown},
-		{"a pod's status that tells the same", att("unknown.p1", "p1", "10.0.0.6", lan), ErrKnown},
-		{"a pod's status that tells something new", att("unknown.p3", "p3", "10.0.0.6", lan), nil},
+		{"another with another address", att("c3", "p3", "10.0.0.6", lan), nil},
 		{"of a lease that is given back", att("c4", "p4", "10.0.0.17", other), ErrKnown},
 	} {
 		err := st.Update(context.Background(), func(tx *store.Tx) error { return Record(tx, step.att) })
 		if !errors.Is(err, step.want) {
 			t.Errorf("%s: %v; want %v", step.what, err, step.want)
 		}
-	}
-	if err := st.Check(); err != nil {
-		t.Error(err)
-	}
-}
-
-// TestRecognise: the first call that names the sandbox gives it to what a pod's
-// status told of, and to that alone.
-func TestRecognise(t *testing.T) {
-	st := newStore(t)
-	f := frozen(lan)
-	found, _ := f.Find(nil, []Pod{{PodRef: protocol.PodRef{Namespace: "ns", Name: "p", UID: "p1"}, Status: `[{"name":"ns/net","interface":"net1","ips":["10.0.0.6"]}]`}})
-	update(t, st, func(tx *store.Tx) error { return Record(tx, found[0]) })
-	key := store.Key{Network: "net", ContainerID: "c1", IfName: "net1"}
-	has := func(k store.Key) (ok bool) {
-		t.Helper()
-		err := st.View(func(tx *store.Tx) (err error) { _, ok, err = tx.Attachment(k); return err })
-		if err != nil {
-			t.Fatal(err)
-		}
-		return ok
-	}
-	for _, args := range []string{"", "K8S_POD_UID=p2", "K8S_POD_NAME=p1"} {
-		if err := Recognise(context.Background(), st, key, args); err != nil {
-			t.Fatal(err)
-		}
-		if has(key) {
-			t.Fatalf("a call with CNI_ARGS %q has got the attachment of pod p1", args)
-		}
-	}
-	if err := Recognise(context.Background(), st, key, "IgnoreUnknown=1;K8S_POD_UID=p1"); err != nil {
-		t.Fatal(err)
-	}
-	if !has(key) || has(found[0].Key) {
-		t.Errorf("after the call that names it: known by its sandbox %v, by its pod alone %v; want true, false", has(key), has(found[0].Key))
 	}
 	if err := st.Check(); err != nil {
 		t.Error(err)
