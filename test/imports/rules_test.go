@@ -49,7 +49,7 @@ var rooms = []rule{
 	},
 	{
 		pkg: "./ipam/cni", why: "what the plugin runs asks the agent, or in local mode the store on its disk",
-		never: join(kubernetes, []string{"./ipam/node", "./ipam/controller", "./ipam/kube", "./api/v1alpha1"}), but: []string{"./ipam/node/assign", "./ipam/node/store"},
+		never: join(kubernetes, []string{"./ipam/node", "./ipam/controller", "./ipam/kube", "./api/v1alpha1"}), but: []string{"./ipam/node/assign", "./ipam/node/store", "./ipam/node/store/disk"},
 	},
 	{
 		pkg: "./ipam/lean", why: "it makes a process start and end fast, whatever the process is about",
@@ -151,6 +151,10 @@ var rules = []rule{
 	{
 		pkg: "./ipam/node/store", why: "what a node promised is kept without knowing who asks: neither Kubernetes nor CNI",
 		never: join(kubernetes, cni, []string{"./ipam/node/agent", "./ipam/node/assign", "./ipam/agentapi"}),
+	},
+	{
+		pkg: "./ipam/node/store/disk", why: "maps and transactions, whatever is kept in them",
+		never: join(ours, kubernetes, bolt, cni, outside),
 	},
 	{
 		pkg: "./ipam/agentapi", why: "both ends of the node socket link it: plain frames and plain types",

@@ -44,7 +44,7 @@ func openStore(ctx context.Context, path, witness string, a agent.Config, log *s
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("make the store's directory: %w", err)
 	}
-	o := store.Options{Witness: witness}
+	o := store.Options{Witness: store.WitnessFile(witness)}
 	st, err := store.Open(path, o)
 	var reason, what string
 	switch {

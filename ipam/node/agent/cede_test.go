@@ -166,7 +166,7 @@ func TestCededWithoutAnAnswerOfTheDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	// It cannot follow a commit.
-	if a.st, err = store.Open(path, store.Options{Witness: filepath.Join(path+".gone", "witness")}); err != nil {
+	if a.st, err = store.Open(path, store.Options{Witness: store.WitnessFile(filepath.Join(path+".gone", "witness"))}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = a.st.Close() })

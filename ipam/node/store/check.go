@@ -27,18 +27,18 @@ import (
 func (s *Store) Check() error {
 	s.wait(unending, s.turn, nil)
 	defer s.pass()
-	if s.stuck.Load() {
-		return s.explain(corrupt(errors.New("bbolt has contradicted itself")))
+	bt, err := s.disk.Begin(false)
+	if err == nil && s.broken != nil {
+		err = errors.Join(s.broken, bt.Rollback())
 	}
-	bt, err := s.db.Begin(false)
 	if err != nil {
 		return s.explain(err)
 	}
-	number := uint64(bt.ID())
+	number := bt.Number()
 	return s.read(bt, func(tx *Tx) error {
-		found, err := scan(s.f)
-		if err == nil && (found.txid != number || found.st != tx.st || found.id != tx.id) {
-			err = corrupt(fmt.Errorf("the file is at transaction %d with %+v, and memory at %d with %+v", found.txid, found.st, number, tx.st))
+		found, err := survey(s.disk)
+		if err == nil && (found.number != number || found.st != tx.st || found.id != tx.id) {
+			err = corrupt(fmt.Errorf("the file is at transaction %d with %+v, and memory at %d with %+v", found.number, found.st, number, tx.st))
 		}
 		if err != nil {
 			return s.explain(err) // what it says would be noise

@@ -9,8 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	bolt "go.etcd.io/bbolt"
-	bolterrors "go.etcd.io/bbolt/errors"
+	"github.com/tenure-ipam/tenure/ipam/node/store/disk"
 )
 
 // maxBatch bounds how many calls share a commit, and with it how long the first
@@ -205,17 +204,10 @@ func (s *Store) answer(calls []*call, err error) {
 	}
 }
 
-// attemptGrowing is attempt, in a file that is as large as it takes.
+// attemptGrowing is attempt, on a disk that makes as much room as it takes.
 func (s *Store) attemptGrowing(calls []*call) error {
 	for {
-		err := s.attempt(calls)
-		switch {
-		case errors.Is(err, bolterrors.ErrMaxSizeReached):
-			err = s.grow(2 * s.size)
-		default:
-			return err
-		}
-		if err != nil {
+		if err := s.attempt(calls); !errors.Is(err, disk.ErrAgain) {
 			return err
 		}
 	}
@@ -227,7 +219,10 @@ func (s *Store) attempt(calls []*call) (err error) {
 	if s.broken != nil {
 		return s.broken
 	}
-	bt, err := s.db.Begin(true)
+	bt, err := s.disk.Begin(true)
+	if errors.Is(err, ErrCorrupt) {
+		return s.breakDown(err)
+	}
 	if err != nil {
 		return err
 	}
@@ -240,11 +235,7 @@ func (s *Store) attempt(calls []*call) (err error) {
 			s.abandon(bt)
 		}
 	}()
-	full, err := s.makeRoom(bt)
-	if err != nil {
-		return err
-	}
-	b, err := newBatch(bt, s.id)
+	b, err := newBatch(bt, true, s.id)
 	if err != nil {
 		return err
 	}
@@ -253,12 +244,12 @@ func (s *Store) attempt(calls []*call) (err error) {
 	}
 	b.decoded = s.decoded
 	for _, c := range calls {
-		if s.run(c, b, full); b.failed != nil {
+		if s.run(c, b, bt.Full()); b.failed != nil {
 			return b.failed
 		}
 	}
 	over = true
-	number := uint64(bt.ID())
+	number := bt.Number()
 	if b.writes == 0 && number-1 <= s.synced.Load() {
 		return bt.Rollback() // nobody changed anything, and all that was read is on disk
 	}
@@ -266,7 +257,7 @@ func (s *Store) attempt(calls []*call) (err error) {
 }
 
 // commit makes the batch durable.
-func (s *Store) commit(bt *bolt.Tx, b *batch, number uint64) error {
+func (s *Store) commit(bt disk.Tx, b *batch, number uint64) error {
 	if err := b.commitState(); err != nil {
 		return err
 	}
@@ -278,7 +269,7 @@ func (s *Store) commit(bt *bolt.Tx, b *batch, number uint64) error {
 		return err
 	}
 	s.point("after-commit")
-	if err := s.witness.write(s.id, b.st.commit); err != nil {
+	if err := s.o.tellWitness(s.id, b.st.commit); err != nil {
 		return err
 	}
 	s.synced.Store(number)
@@ -286,17 +277,9 @@ func (s *Store) commit(bt *bolt.Tx, b *batch, number uint64) error {
 	return nil
 }
 
-// abandon ends a transaction that failed. bbolt may have contradicted itself
-// halfway: if it cannot even give up, it keeps its lock, and nothing that needs
-// it may be tried any more.
-func (s *Store) abandon(bt *bolt.Tx) {
-	defer func() {
-		if p := recover(); p != nil {
-			s.stuck.Store(true)
-			_ = s.breakDown(asDamage(p)) // for the next call
-		}
-	}()
-	if err := bt.Rollback(); err != nil && !errors.Is(err, bolterrors.ErrTxClosed) {
+// abandon ends a transaction that failed.
+func (s *Store) abandon(bt disk.Tx) {
+	if err := bt.Rollback(); err != nil {
 		_ = s.breakDown(err) // for the next call
 	}
 }

@@ -45,7 +45,7 @@ func runCallers() {
 	die, nth, _ := strings.Cut(os.Getenv(envDieAt), ":")
 	times, _ := strconv.Atoi(nth)
 	path := os.Getenv(envPath)
-	s, err := Open(path, Options{Witness: path + ".witness", Fail: func(point string) {
+	s, err := Open(path, Options{Witness: WitnessFile(path + ".witness"), Fail: func(point string) {
 		if times--; point == die && times <= 0 {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {}
@@ -170,7 +170,7 @@ func TestKilled(t *testing.T) {
 					dieAt, lines = "", 1+rng.IntN(400)
 				}
 				l.runUntilKilled(t, path, dieAt, lines)
-				s, err := Open(path, Options{Witness: path + ".witness"})
+				s, err := Open(path, Options{Witness: WitnessFile(path + ".witness")})
 				if err != nil {
 					t.Fatalf("round %d: %v", round, err)
 				}

@@ -147,7 +147,7 @@ func TestFlippedBytes(t *testing.T) {
 		}
 		bit := byte(1) << rng.IntN(8)
 		pages[at] ^= bit
-		_, err := scanAt(bytes.NewReader(pages), int64(len(pages)))
+		_, err := survey(pagesOf{bytes.NewReader(pages), int64(len(pages))})
 		switch {
 		case errors.Is(err, ErrCorrupt), errors.Is(err, ErrNewerSchema):
 			noticed++
@@ -273,44 +273,44 @@ func TestEarlier(t *testing.T) {
 	b := load(t, s.Path())
 	key := sampleAttachment(3).Key.bytes()
 	edits := map[string]func(*bolt.Tx) error{
-		"a record lost": func(tx *bolt.Tx) error { return tx.Bucket(bucketAttachments).Delete(key) },
+		"a record lost": func(tx *bolt.Tx) error { return tx.Bucket([]byte(bucketAttachments)).Delete(key) },
 		"an entry lost": func(tx *bolt.Tx) error {
-			k, _ := tx.Bucket(bucketPods).Cursor().First()
-			return tx.Bucket(bucketPods).Delete(k)
+			k, _ := tx.Bucket([]byte(bucketPods)).Cursor().First()
+			return tx.Bucket([]byte(bucketPods)).Delete(k)
 		},
 		"a record added": func(tx *bolt.Tx) error {
-			return tx.Bucket(bucketRights).Put([]byte("x"), seal(nil, seedOf(bucketRights, nil), []byte("x"), []byte("{}")))
+			return tx.Bucket([]byte(bucketRights)).Put([]byte("x"), seal(nil, seedOf(bucketRights), []byte("x"), []byte("{}")))
 		},
 		"a record of before": func(tx *bolt.Tx) error {
 			a := sampleAttachment(3)
-			return tx.Bucket(bucketAttachments).Put(key, seal(nil, seedOf(bucketAttachments, nil), key, a.encode()))
+			return tx.Bucket([]byte(bucketAttachments)).Put(key, seal(nil, seedOf(bucketAttachments), key, a.encode()))
 		},
 		"a record of a later version": func(tx *bolt.Tx) error {
 			r := seal(nil, seedNode, keyIdentity, []byte("{}"))
 			r[0] = recordVersion + 1
-			return tx.Bucket(bucketNode).Put(keyIdentity, r)
+			return tx.Bucket([]byte(bucketNode)).Put(keyIdentity, r)
 		},
-		"a table lost":  func(tx *bolt.Tx) error { return tx.Bucket(bucketPools).DeleteBucket([]byte("vlan-prod")) },
-		"a bucket lost": func(tx *bolt.Tx) error { return tx.DeleteBucket(bucketRights) },
+		"a table lost":  func(tx *bolt.Tx) error { return tx.Bucket([]byte(bucketPools)).DeleteBucket([]byte("vlan-prod")) },
+		"a bucket lost": func(tx *bolt.Tx) error { return tx.DeleteBucket([]byte(bucketRights)) },
 		"a bucket unknown": func(tx *bolt.Tx) error {
 			b, err := tx.CreateBucket([]byte("x"))
 			return errors.Join(err, b.Put(key, key))
 		},
 		"a table misplaced": func(tx *bolt.Tx) error {
-			b, err := tx.Bucket(bucketRights).CreateBucket([]byte("x"))
+			b, err := tx.Bucket([]byte(bucketRights)).CreateBucket([]byte("x"))
 			return errors.Join(err, b.Put(key, key))
 		},
-		"no state":     func(tx *bolt.Tx) error { return tx.Bucket(bucketMeta).Delete(keyState) },
-		"no schema":    func(tx *bolt.Tx) error { return tx.Bucket(bucketMeta).Delete(keySchema) },
-		"schema zero":  func(tx *bolt.Tx) error { return tx.Bucket(bucketMeta).Put(keySchema, []byte("0")) },
-		"schema words": func(tx *bolt.Tx) error { return tx.Bucket(bucketMeta).Put(keySchema, []byte("one")) },
-		"unknown meta": func(tx *bolt.Tx) error { return tx.Bucket(bucketMeta).Put(key, seal(nil, seedMeta, key, nil)) },
-		"no ID":        func(tx *bolt.Tx) error { return tx.Bucket(bucketNode).Delete(keyID) },
+		"no state":     func(tx *bolt.Tx) error { return tx.Bucket([]byte(bucketMeta)).Delete(keyState) },
+		"no schema":    func(tx *bolt.Tx) error { return tx.Bucket([]byte(bucketMeta)).Delete(keySchema) },
+		"schema zero":  func(tx *bolt.Tx) error { return tx.Bucket([]byte(bucketMeta)).Put(keySchema, []byte("0")) },
+		"schema words": func(tx *bolt.Tx) error { return tx.Bucket([]byte(bucketMeta)).Put(keySchema, []byte("one")) },
+		"unknown meta": func(tx *bolt.Tx) error { return tx.Bucket([]byte(bucketMeta)).Put(key, seal(nil, seedMeta, key, nil)) },
+		"no ID":        func(tx *bolt.Tx) error { return tx.Bucket([]byte(bucketNode)).Delete(keyID) },
 		"state too old": func(tx *bolt.Tx) error {
-			return tx.Bucket(bucketMeta).Put(keyState, seal(nil, seedMeta, keyState, state{}.append(nil)))
+			return tx.Bucket([]byte(bucketMeta)).Put(keyState, seal(nil, seedMeta, keyState, state{}.append(nil)))
 		},
 		"short state": func(tx *bolt.Tx) error {
-			return tx.Bucket(bucketMeta).Put(keyState, seal(nil, seedMeta, keyState, []byte("x")))
+			return tx.Bucket([]byte(bucketMeta)).Put(keyState, seal(nil, seedMeta, keyState, []byte("x")))
 		},
 	}
 	for name, edit := range edits {
@@ -346,8 +346,8 @@ func TestNewerSchema(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store.db")
 	rewrite(t, path, b, func(tx *bolt.Tx) error {
 		return errors.Join(
-			tx.Bucket(bucketMeta).Put(keySchema, []byte("2")),
-			tx.Bucket(bucketRights).Put([]byte("x"), []byte{9, 9, 9, 9, 9, 9}),
+			tx.Bucket([]byte(bucketMeta)).Put(keySchema, []byte("2")),
+			tx.Bucket([]byte(bucketRights)).Put([]byte("x"), []byte{9, 9, 9, 9, 9, 9}),
 		)
 	})
 	newer := load(t, path)
@@ -517,10 +517,11 @@ func TestStuck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.db.Begin(true); err != nil {
+	d := s.disk.(*boltFile)
+	if _, err := d.db.Begin(true); err != nil {
 		t.Fatal(err)
 	}
-	s.abandon(nil) // which panics, as one does that finds its own memory wrong
+	s.abandon(boltTx{d: d, writable: true}) // which panics, as one does that finds its own memory wrong
 	calls := map[string]error{
 		"Update": s.Update(t.Context(), func(tx *Tx) error { return tx.PutAttachment(claimed(1)) }),
 		"Check":  s.Check(),
@@ -546,5 +547,8 @@ func TestRemovedWhileOpen(t *testing.T) {
 	err := s.Update(t.Context(), func(tx *Tx) error { return tx.PutAttachment(claimed(1)) })
 	if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "removed") {
 		t.Errorf("Update of a removed file = %v; want ErrCorrupt that says so", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
 	}
 }

@@ -21,8 +21,8 @@ import (
 
 const envLimit = "STORE_TEST_LIMIT"
 
-// A disk is what fills up under a store.
-type disk struct {
+// A fullDisk is what fills up under a store.
+type fullDisk struct {
 	path string // of the store
 	fill func() error
 	free func() error
@@ -30,7 +30,7 @@ type disk struct {
 
 // useUp adds attachments until there is no room and returns how many fitted.
 // What is added and freed at a time is what an ADD and a DEL do.
-func (d *disk) useUp(s *Store, from int) (added int, err error) {
+func (d *fullDisk) useUp(s *Store, from int) (added int, err error) {
 	for {
 		err := s.Update(context.Background(), func(tx *Tx) error { return addLike(tx, from+added) })
 		switch {
@@ -50,7 +50,7 @@ func (d *disk) useUp(s *Store, from int) (added int, err error) {
 
 // exercise fills the disk under a store: what adds is refused, what frees works,
 // and so does everything once there is room.
-func (d *disk) exercise() (err error) {
+func (d *fullDisk) exercise() (err error) {
 	s, err := Open(d.path, Options{})
 	if err != nil {
 		return err
@@ -102,7 +102,7 @@ func (d *disk) exercise() (err error) {
 }
 
 // refuses reports what a full store lets pass, or does not let pass, wrongly.
-func (d *disk) refuses(s *Store, right protocol.Right) error {
+func (d *fullDisk) refuses(s *Store, right protocol.Right) error {
 	another, released := right, right
 	another.Name = "another"
 	released.Phase, released.Revision = protocol.Releasing, "123456789"
@@ -151,7 +151,7 @@ func mountTmpfs(dir string) error {
 
 // runLimited is a process whose disk is full, or may not be written.
 func runLimited() {
-	d := &disk{path: os.Getenv(envPath)}
+	d := &fullDisk{path: os.Getenv(envPath)}
 	run := d.exercise
 	switch os.Getenv(envLimit) {
 	case "file size":
@@ -201,7 +201,7 @@ func TestDiskFull(t *testing.T) {
 	}
 	t.Run("hook", func(t *testing.T) {
 		var full atomic.Bool
-		d := disk{path: filepath.Join(t.TempDir(), "store.db")}
+		d := fullDisk{path: filepath.Join(t.TempDir(), "store.db")}
 		d.fill = func() error { full.Store(true); return nil }
 		d.free = func() error { full.Store(false); return nil }
 		s, err := Open(d.path, Options{grow: func(f *os.File, from, to int64) error {
@@ -230,7 +230,7 @@ func TestDiskFull(t *testing.T) {
 }
 
 // exerciseReadOnly makes a store read-only by the file system that it is on.
-func (d *disk) exerciseReadOnly() error {
+func (d *fullDisk) exerciseReadOnly() error {
 	dir := filepath.Dir(d.path)
 	if err := mountTmpfs(dir); err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/tenure-ipam/tenure/ipam/node/store/disk"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -114,62 +115,147 @@ func (m model) compareIndex(t *testing.T, what string, got func(func(Attachment,
 	}
 }
 
+// A ground is where the stores of a test are: on bbolt's file, or in memory.
+type ground struct {
+	open func(t *testing.T) *Store
+	// killed has a store that is open be left by its process, and another opened on what is there.
+	killed func(t *testing.T, s *Store) *Store
+}
+
+// onFile returns the ground of a store that is a file.
+func onFile(t *testing.T) ground {
+	dir, n := t.TempDir(), 0
+	path := filepath.Join(dir, "store.db")
+	open := func(t *testing.T) *Store {
+		s, err := Open(path, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	return ground{open, func(t *testing.T, s *Store) *Store {
+		n++
+		path = filepath.Join(dir, fmt.Sprint("store-", n))
+		if err := errors.Join(os.WriteFile(path, load(t, s.Path()), 0o600), s.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return open(t)
+	}}
+}
+
+// inMemory returns the ground of a store on the disk of a simulation, whose power is cut when the
+// process is killed.
+func inMemory(*testing.T) ground {
+	d := &disk.Memory{}
+	open := func(t *testing.T) *Store { return openOn(t, d) }
+	return ground{open, func(t *testing.T, _ *Store) *Store {
+		d.PowerCut(false)
+		return open(t)
+	}}
+}
+
+func openOn(t *testing.T, d *disk.Memory) *Store {
+	t.Helper()
+	s, err := OpenOn(d, "memory", "s-1", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // TestAgainstModel makes the same random changes to a store and to maps, with
 // calls that fail, closings and crashes in between.
 func TestAgainstModel(t *testing.T) {
-	boom := errors.New("boom")
-	for seed := range uint64(20) {
-		rng := rand.New(rand.NewPCG(seed, 0))
-		dir := t.TempDir()
-		path := filepath.Join(dir, "store.db")
-		open := func() *Store {
-			s, err := Open(path, Options{})
-			if err != nil {
-				t.Fatalf("seed %d: %v", seed, err)
+	for name, at := range map[string]func(*testing.T) ground{"file": onFile, "memory": inMemory} {
+		t.Run(name, func(t *testing.T) {
+			for seed := range uint64(20) {
+				againstModel(t, seed, at(t))
 			}
-			return s
+		})
+	}
+}
+
+func againstModel(t *testing.T, seed uint64, at ground) {
+	boom := errors.New("boom")
+	rng := rand.New(rand.NewPCG(seed, 0))
+	s, m := at.open(t), newModel()
+	for call := range 60 {
+		what := fmt.Sprintf("seed %d call %d", seed, call)
+		next, fails := m.clone(), rng.IntN(4) == 0
+		err := s.Update(t.Context(), func(tx *Tx) error {
+			for range rng.IntN(12) {
+				if err := next.step(rng, tx); err != nil {
+					return err
+				}
+			}
+			if fails {
+				return boom
+			}
+			return nil
+		})
+		if fails != (err != nil) || err != nil && err != boom {
+			t.Fatalf("%s: Update = %v", what, err)
 		}
-		s, m := open(), newModel()
-		for call := range 60 {
+		if !fails {
+			m = next
+		}
+		switch rng.IntN(8) {
+		case 0: // closed and opened
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			s = at.open(t)
+		case 1:
+			s = at.killed(t, s)
+		}
+		m.compare(t, what, s)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestPowerCut has the power fail while a commit syncs: what was answered before is there, and
+// the commit is wholly there or not at all. Until then nothing is answered from it.
+func TestPowerCut(t *testing.T) {
+	cut := errors.New("the power fails")
+	for seed := range uint64(40) {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		d := &disk.Memory{}
+		s, m := openOn(t, d), newModel()
+		for call := range 40 {
 			what := fmt.Sprintf("seed %d call %d", seed, call)
-			next, fails := m.clone(), rng.IntN(4) == 0
+			next, fails, kept := m.clone(), rng.IntN(4) == 0, rng.IntN(2) == 0
+			d.Sync = func() error {
+				if fails {
+					return cut
+				}
+				return nil
+			}
 			err := s.Update(t.Context(), func(tx *Tx) error {
+				tx.Next() // so that there is a commit
+				next.counter++
 				for range rng.IntN(12) {
 					if err := next.step(rng, tx); err != nil {
 						return err
 					}
 				}
-				if fails {
-					return boom
-				}
 				return nil
 			})
-			if fails != (err != nil) || err != nil && err != boom {
+			if fails != errors.Is(err, cut) {
 				t.Fatalf("%s: Update = %v", what, err)
 			}
-			if !fails {
+			if fails {
+				if err := s.View(func(*Tx) error { return nil }); err == nil {
+					t.Fatalf("%s: a View answers what is not on the disk", what)
+				}
+				d.PowerCut(kept)
+				s = openOn(t, d)
+			}
+			if !fails || kept {
 				m = next
 			}
-			switch rng.IntN(8) {
-			case 0: // closed and opened
-				if err := s.Close(); err != nil {
-					t.Fatal(err)
-				}
-				s = open()
-			case 1: // killed: what is left is the file as it is now
-				path = filepath.Join(dir, fmt.Sprint("store-", call))
-				if err := os.WriteFile(path, load(t, s.Path()), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				if err := s.Close(); err != nil {
-					t.Fatal(err)
-				}
-				s = open()
-			}
 			m.compare(t, what, s)
-		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
 		}
 	}
 }

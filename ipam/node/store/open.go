@@ -12,31 +12,10 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 	"golang.org/x/sys/unix"
+
+	"github.com/tenure-ipam/tenure/ipam/node/store/disk"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
-
-// mapped is how much of the file bbolt maps from the start. A map that is too
-// small is made anew, for which bbolt waits until no reader is left. A map costs
-// addresses, not memory; this one holds about 100,000 attachments.
-const mapped = 64 << 20
-
-// boltOptions are bbolt's for a file that is open already, as f.
-//
-// The free list is kept in memory alone (NoFreelistSync): a commit writes one
-// page less, and a list on disk that a flipped bit makes wrong hands out pages
-// that are in use. It is found again by walking the tree, which opening does
-// anyway. FreelistMapType takes a free page in constant time. bbolt syncs with
-// fdatasync, pages before the meta page that names them; NoSync and NoGrowSync stay
-// off. Timeout is as good as none: the lock is held already.
-func boltOptions(f *os.File, readOnly bool) *bolt.Options {
-	return &bolt.Options{
-		Timeout:         1,
-		NoFreelistSync:  true,
-		FreelistType:    bolt.FreelistMapType,
-		InitialMmapSize: mapped,
-		ReadOnly:        readOnly,
-		OpenFile:        func(string, int, os.FileMode) (*os.File, error) { return f, nil },
-	}
-}
 
 // open opens the store at path with its lock taken by lock.
 func open(path string, o Options, lock func(*os.File, bool) error) (*Store, error) {
@@ -47,13 +26,35 @@ func open(path string, o Options, lock func(*os.File, bool) error) (*Store, erro
 	if err != nil {
 		return nil, explain(path, err)
 	}
-	s := &Store{path: path, o: o, f: f, turn: make(chan struct{}, 1), decoded: map[string]decoded{}, dead: make(chan struct{})}
-	if err := s.load(); err != nil {
+	d := &boltFile{f: f, grow: o.grow}
+	s, err := use(d, path, o, func() error { return d.open(path, boltOptions(f, o.ReadOnly)) })
+	if err != nil {
 		_ = f.Close() // nothing was written; bbolt may have closed it already
 		return nil, explain(path, err)
 	}
-	s.pass()
 	return s, nil
+}
+
+// OpenOn opens the store that d has, and makes one with an ID if d is empty: for simulations. The
+// name is what errors call it.
+func OpenOn(d disk.Disk, name string, id protocol.StoreID, o Options) (*Store, error) {
+	number, err := d.Scan(func(string, []byte, []byte) error { return nil })
+	if err == nil && number == 0 {
+		err = makeOn(d, id, o)
+	}
+	if err != nil {
+		return nil, explain(name, err)
+	}
+	s, err := use(d, name, o, func() error { return nil })
+	return s, explain(name, err)
+}
+
+func makeOn(d disk.Disk, id protocol.StoreID, o Options) error {
+	tx, err := d.Begin(true)
+	if err != nil {
+		return err
+	}
+	return errors.Join(fill(tx, id), o.tellWitness(id, 0), tx.Commit())
 }
 
 // openFile returns the locked file at path, which it makes if there is none.
@@ -106,31 +107,27 @@ func isAt(f *os.File, path string) (bool, error) {
 	return err == nil && os.SameFile(ours, theirs), err
 }
 
-// load checks the file and hands it to bbolt.
-func (s *Store) load() (err error) {
+// use checks what d has, and begins to use it by begin. If it fails, d is not closed.
+func use(d disk.Disk, path string, o Options, begin func() error) (s *Store, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = asDamage(p)
 		}
 	}()
-	found, err := scan(s.f)
+	found, err := survey(d)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	s.id, s.size = found.id, found.size
-	s.db, err = bolt.Open(s.path, 0, boltOptions(s.f, s.o.ReadOnly))
-	if err != nil {
-		return err
+	s = &Store{path: path, o: o, id: found.id, disk: d, turn: make(chan struct{}, 1), decoded: map[string]decoded{}, dead: make(chan struct{})}
+	s.synced.Store(found.number)
+	if err := begin(); err != nil {
+		return nil, err
 	}
-	s.db.AllocSize = 1 // bbolt needs no more than it asks for: space.go sees to the rest
-	if s.o.Witness != "" {
-		s.witness = &witness{path: s.o.Witness}
-		if s.witnessed, err = s.witness.agrees(s.id, found.st.commit); err != nil {
-			return errors.Join(err, s.db.Close())
-		}
+	if s.witnessed, err = o.agrees(s.id, found.st.commit); err != nil {
+		return nil, errors.Join(err, d.Close())
 	}
-	s.synced.Store(found.txid)
-	return nil
+	s.pass()
+	return s, nil
 }
 
 // create makes an empty store at path. It appears under its name whole or not
@@ -159,20 +156,16 @@ func create(path string, o Options) error {
 // were it only removed, the earlier one could come back and pass for one of another
 // boot.
 func (o Options) witnessNew(path string) error {
-	if o.Witness == "" {
-		return nil
-	}
 	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer f.Close() // only read
-	found, err := scan(f)
+	found, err := survey(&boltFile{f: f})
 	if err != nil {
 		return err
 	}
-	w := &witness{path: o.Witness}
-	return errors.Join(w.write(found.id, found.st.commit), w.close())
+	return errors.Join(o.tellWitness(found.id, found.st.commit), o.closeWitness())
 }
 
 // lockDir makes the directory if there is none, and takes a lock on it: two
@@ -219,12 +212,16 @@ func write(path string, o Options) error {
 	}
 	bo := boltOptions(f, false)
 	bo.NoSync = true // the whole file is synced below
-	db, err := bolt.Open(path, 0, bo)
+	id, err := newID()
 	if err != nil {
 		return err
 	}
-	db.AllocSize = 1 // as in load
-	if err := errors.Join(db.Update(fill), db.Close()); err != nil {
+	d := &boltFile{f: f}
+	if err := d.open(path, bo); err != nil {
+		return err
+	}
+	err = d.db.Update(func(bt *bolt.Tx) error { return fill(boltTx{bt: bt, d: d}, id) })
+	if err := errors.Join(err, d.Close()); err != nil {
 		return err
 	}
 	if f, err = os.OpenFile(path, os.O_RDWR, 0); err != nil {
@@ -234,21 +231,17 @@ func write(path string, o Options) error {
 }
 
 // fill writes what an empty store has.
-func fill(tx *bolt.Tx) error {
+func fill(tx disk.Tx, id protocol.StoreID) error {
 	for _, name := range topBuckets {
-		if _, err := tx.CreateBucket(name); err != nil {
+		if _, err := tx.Create(name); err != nil {
 			return err
 		}
 	}
-	name, err := newID()
-	if err != nil {
-		return err
-	}
-	id := seal(nil, seedNode, keyID, []byte(name))
+	record := seal(nil, seedNode, keyID, []byte(id))
 	var st state
-	st.add(id)
+	st.add(record)
 	return errors.Join(
-		tx.Bucket(bucketNode).Put(keyID, id),
+		tx.Bucket(bucketNode).Put(keyID, record),
 		tx.Bucket(bucketMeta).Put(keySchema, strconv.AppendInt(nil, Schema, 10)),
 		tx.Bucket(bucketMeta).Put(keyState, seal(nil, seedMeta, keyState, st.append(nil))),
 	)
@@ -257,12 +250,12 @@ func fill(tx *bolt.Tx) error {
 // newID returns a store ID that no other store has. It asks the kernel itself:
 // crypto/rand would bring packages that take the CNI plugin longer to start than
 // the few stores that it makes are worth.
-func newID() (string, error) {
+func newID() (protocol.StoreID, error) {
 	var random [16]byte
 	if _, err := unix.Getrandom(random[:], 0); err != nil { // so few bytes come at once
 		return "", os.NewSyscallError("getrandom", err)
 	}
-	return hex.EncodeToString(random[:]), nil
+	return protocol.StoreID(hex.EncodeToString(random[:])), nil
 }
 
 // syncDir has the names in a directory be on disk.

@@ -111,7 +111,7 @@ func FuzzScan(f *testing.F) {
 		for i, x := range xor {
 			bad[(int(at)+i)%len(bad)] ^= x
 		}
-		_, err := scanAt(bytes.NewReader(bad), int64(len(bad)))
+		_, err := survey(pagesOf{bytes.NewReader(bad), int64(len(bad))})
 		if err != nil {
 			if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrNewerSchema) {
 				t.Errorf("scan = %v; want ErrCorrupt", err)

@@ -152,15 +152,15 @@ func FuzzUnseal(f *testing.F) {
 }
 
 func TestRecordOfAnotherPlace(t *testing.T) {
-	record := seal(nil, seedOf(bucketPools, []byte("a")), []byte("key"), []byte("payload"))
+	record := seal(nil, seedOf(bucketPools+"/a"), []byte("key"), []byte("payload"))
 	places := map[string]struct {
 		seed uint32
 		key  string
 	}{
-		"another key":    {seedOf(bucketPools, []byte("a")), "kez"},
-		"another pool":   {seedOf(bucketPools, []byte("b")), "key"},
-		"another bucket": {seedOf(bucketRights, nil), "key"},
-		"a longer key":   {seedOf(bucketPools, []byte("a")), "key\x01"},
+		"another key":    {seedOf(bucketPools + "/a"), "kez"},
+		"another pool":   {seedOf(bucketPools + "/b"), "key"},
+		"another bucket": {seedOf(bucketRights), "key"},
+		"a longer key":   {seedOf(bucketPools + "/a"), "key\x01"},
 	}
 	for name, p := range places {
 		if _, err := unseal(p.seed, []byte(p.key), record); !errors.Is(err, errRecord) {

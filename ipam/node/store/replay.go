@@ -69,7 +69,7 @@ func replay(path string, f *os.File, readOnly bool) (replaced bool, err error) {
 	if err != nil {
 		return false, corrupt(fmt.Errorf("redo log: %w", err))
 	}
-	found, torn := scan(f)
+	found, torn := survey(&boltFile{f: f})
 	switch {
 	case torn != nil && !errors.Is(torn, ErrCorrupt):
 		return false, torn
@@ -192,7 +192,7 @@ func (l *redoLog) redo(draft string, f *os.File) error {
 			copy(b[i*pageSize:], m)
 		}
 	}
-	found, err := scanAt(bytes.NewReader(b), int64(len(b)))
+	found, err := survey(pagesOf{bytes.NewReader(b), int64(len(b))})
 	switch {
 	case err != nil:
 		return err
@@ -206,19 +206,18 @@ func (l *redoLog) redo(draft string, f *os.File) error {
 	if err != nil {
 		return err
 	}
-	db, err := bolt.Open(draft, 0, boltOptions(copied, false))
-	if err != nil {
+	d := &boltFile{f: copied}
+	if err := d.open(draft, boltOptions(copied, false)); err != nil {
 		_ = copied.Close() // bbolt may have closed it already
 		return err
 	}
-	db.AllocSize = 1                           // as in load
-	if err := db.Update(l.apply); err != nil { // syncs all of the file
-		return errors.Join(err, db.Close())
+	if err := d.db.Update(l.apply); err != nil { // syncs all of the file
+		return errors.Join(err, d.Close())
 	}
-	if found, err = scan(copied); err == nil && found.st != l.last() {
+	if found, err = survey(d); err == nil && found.st != l.last() {
 		err = corrupt(fmt.Errorf("its redo log ends at %+v, and made the file %+v", l.last(), found.st))
 	}
-	return errors.Join(err, db.Close())
+	return errors.Join(err, d.Close())
 }
 
 // apply makes the changes of all commits in bt.
@@ -232,7 +231,7 @@ func (l *redoLog) apply(bt *bolt.Tx) error {
 		}
 	}
 	record := seal(nil, seedMeta, keyState, l.last().append(nil))
-	return bt.Bucket(bucketMeta).Put(keyState, record)
+	return bt.Bucket([]byte(bucketMeta)).Put(keyState, record)
 }
 
 // redoChange makes the first of changes, and returns those after it. A change is
@@ -244,7 +243,7 @@ func redoChange(bt *bolt.Tx, changes []byte) (rest []byte, err error) {
 	if len(changes) < 2 || int(changes[1]) >= len(topBuckets) {
 		return nil, errors.New("a change is cut off, or of a bucket that there is not")
 	}
-	kind, in, rest := changes[0], bt.Bucket(topBuckets[changes[1]]), changes[2:]
+	kind, in, rest := changes[0], bt.Bucket([]byte(topBuckets[changes[1]])), changes[2:]
 	var parts [3][]byte
 	for i := range parts {
 		if len(rest) < 4 || uint64(binary.BigEndian.Uint32(rest)) > uint64(len(rest)-4) {

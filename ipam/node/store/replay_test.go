@@ -203,7 +203,7 @@ func FuzzReplay(f *testing.F) {
 		if _, size, ok := parseRedoCommit(changes, 0); ok && size < redoRecord {
 			t.Errorf("a record of %d bytes", size)
 		}
-		bt, err := s.db.Begin(true)
+		bt, err := s.disk.(*boltFile).db.Begin(true)
 		if err != nil {
 			t.Fatal(err)
 		}

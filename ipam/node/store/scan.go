@@ -7,19 +7,19 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
 // findings is what a scan found.
 type findings struct {
-	id   protocol.StoreID
-	size int64  // of the file
-	txid uint64 // of its last bbolt transaction
-	st   state
+	id     protocol.StoreID
+	number uint64 // of the last transaction
+	st     state
 }
 
-// A scanner checks the records that a walker visits, and adds them up.
+// A scanner checks the records that it visits, and adds them up.
 type scanner struct {
 	schema []byte
 	err    error // the first record's that is wrong
@@ -28,14 +28,20 @@ type scanner struct {
 	sum    digest
 }
 
-// scan reads the whole file and reports whether it is one that this package
-// wrote, undamaged.
-func scan(f *os.File) (findings, error) {
-	size, err := sizeOf(f)
+// survey reads all that d has, and reports whether it is a store that this package wrote,
+// undamaged.
+func survey(d interface {
+	Scan(visit func(bucket string, key, value []byte) error) (uint64, error)
+}) (findings, error) {
+	var sc scanner
+	number, err := d.Scan(sc.visit)
+	if err == nil {
+		err = corrupt(sc.verdict())
+	}
 	if err != nil {
 		return findings{}, err
 	}
-	return scanAt(f, size)
+	return findings{id: sc.id, number: number, st: *sc.st}, nil
 }
 
 // sizeOf returns the size of a file, and an error of what is none.
@@ -50,43 +56,43 @@ func sizeOf(f *os.File) (int64, error) {
 	return info.Size(), nil
 }
 
-// scanAt is scan of what r has up to size.
-func scanAt(r io.ReaderAt, size int64) (findings, error) {
-	m, err := readMeta(r, size)
+// pagesOf is a file of bbolt's that is only read.
+type pagesOf struct {
+	r    io.ReaderAt
+	size int64
+}
+
+// Scan is that of [disk.Disk].
+func (p pagesOf) Scan(visit func(bucket string, key, value []byte) error) (uint64, error) {
+	m, err := readMeta(p.r, p.size)
 	if err != nil {
-		return findings{}, corrupt(err)
+		return 0, corrupt(err)
 	}
-	var sc scanner
-	w := walker{r: r, meta: m, visit: sc.visit}
-	if err := w.walk(); err != nil {
-		return findings{}, corrupt(err)
-	}
-	if err := sc.verdict(); err != nil {
-		return findings{}, corrupt(err)
-	}
-	return findings{id: sc.id, size: size, txid: m.txid, st: *sc.st}, nil
+	w := walker{r: p.r, meta: m, visit: func(in [][]byte, key, value []byte) error {
+		return visit(string(bytes.Join(in, []byte{'/'})), key, value)
+	}}
+	return m.txid, corrupt(w.walk())
 }
 
 // visit keeps the first error for later: the schema, which decides what a
 // record is, is not the first thing in the file.
-func (sc *scanner) visit(in [][]byte, key, value []byte) error {
-	if err := sc.record(in, key, value); err != nil && sc.err == nil {
-		sc.err = fmt.Errorf("%s: record %q: %w", bytes.Join(in, []byte{'/'}), key, err)
+func (sc *scanner) visit(bucket string, key, value []byte) error {
+	if err := sc.record(bucket, key, value); err != nil && sc.err == nil {
+		sc.err = fmt.Errorf("%s: record %q: %w", bucket, key, err)
 	}
 	return nil
 }
 
-func (sc *scanner) record(in [][]byte, key, value []byte) error {
-	seed, ok := sc.seed(in)
-	if !ok {
+func (sc *scanner) record(bucket string, key, value []byte) error {
+	if !known(bucket) {
 		return errors.New("there is no such bucket")
 	}
-	inMeta := bytes.Equal(in[0], bucketMeta)
+	inMeta := bucket == bucketMeta
 	if inMeta && bytes.Equal(key, keySchema) {
 		sc.schema = bytes.Clone(value)
 		return nil
 	}
-	payload, err := unseal(seed, key, value)
+	payload, err := unseal(seedOf(bucket), key, value)
 	switch {
 	case err != nil:
 		return err
@@ -96,24 +102,17 @@ func (sc *scanner) record(in [][]byte, key, value []byte) error {
 		return err
 	case inMeta:
 		return errors.New("it is unknown")
-	case bytes.Equal(in[0], bucketNode) && bytes.Equal(key, keyID):
+	case bucket == bucketNode && bytes.Equal(key, keyID):
 		sc.id = protocol.StoreID(payload)
 	}
 	sc.sum.add(value)
 	return nil
 }
 
-// seed returns where the checksums of a bucket's records start.
-func (sc *scanner) seed(in [][]byte) (seed uint32, ok bool) {
-	isTop := func(name []byte) bool { return bytes.Equal(name, in[0]) }
-	switch {
-	case len(in) == 0 || !slices.ContainsFunc(topBuckets, isTop):
-		return 0, false
-	case bytes.Equal(in[0], bucketPools):
-		return seedOf(in[0], in[len(in)-1]), len(in) == 2
-	default:
-		return seedOf(in[0], nil), len(in) == 1
-	}
+// known reports whether a store has such a bucket with records.
+func known(bucket string) bool {
+	top, pool, nested := strings.Cut(bucket, "/")
+	return slices.Contains(topBuckets, top) && nested == (top == bucketPools) && !strings.Contains(pool, "/")
 }
 
 // verdict reports what of the whole is wrong.

@@ -39,15 +39,17 @@ const Schema = 1
 // tells a flipped bit where it is read; the sum in meta/state, which every
 // commit renews, tells at opening that a record is missing, twice there, or of
 // an older time, which no checksum of a single record can.
-var (
-	bucketMeta        = []byte("meta")
-	bucketNode        = []byte("node")
-	bucketAttachments = []byte("attachments")
-	bucketPods        = []byte("pods")
-	bucketUses        = []byte("uses")
-	bucketRights      = []byte("rights")
-	bucketPools       = []byte("pools")
+const (
+	bucketMeta        = "meta"
+	bucketNode        = "node"
+	bucketAttachments = "attachments"
+	bucketPods        = "pods"
+	bucketUses        = "uses"
+	bucketRights      = "rights"
+	bucketPools       = "pools"
+)
 
+var (
 	keySchema   = []byte("schema")
 	keyState    = []byte("state")
 	keyID       = []byte("id")
@@ -56,7 +58,7 @@ var (
 
 // topBuckets are all buckets at the top of a file, the tables' last. Their places stand in
 // the redo logs of earlier versions.
-var topBuckets = [][]byte{
+var topBuckets = []string{
 	bucketMeta, bucketNode, bucketAttachments, bucketPods, bucketUses, bucketRights, bucketPools,
 }
 
@@ -76,13 +78,8 @@ var errRecord = errors.New("the record fails its checksum")
 // up to 370 bytes. Castagnoli's notices five, but hash/crc32 takes 0.15 ms to get
 // ready for it: a process of local mode, which lives for one call, would spend as
 // long on that as on half of its commit.
-func seedOf(bucket, pool []byte) uint32 {
-	crc := crc32.Update(0, crc32.IEEETable, bucket)
-	if pool != nil {
-		crc = crc32.Update(crc, crc32.IEEETable, []byte{'/'})
-		crc = crc32.Update(crc, crc32.IEEETable, pool)
-	}
-	return crc
+func seedOf(bucket string) uint32 {
+	return crc32.ChecksumIEEE([]byte(bucket))
 }
 
 // checksum returns the checksum of a record's body, which is version and payload.

@@ -4,10 +4,10 @@ import "testing"
 
 func TestSeeds(t *testing.T) {
 	for _, tt := range []struct {
-		bucket []byte
+		bucket string
 		seed   uint32
 	}{{bucketMeta, seedMeta}, {bucketNode, seedNode}} {
-		if got := seedOf(tt.bucket, nil); got != tt.seed {
+		if got := seedOf(tt.bucket); got != tt.seed {
 			t.Errorf("seed of %s is %#x; want %#x", tt.bucket, got, tt.seed)
 		}
 	}

@@ -27,48 +27,48 @@ const (
 
 // makeRoom sees to it that the file has room for a batch. full is why it has
 // not, and what adds must be refused; err is damage that shows from outside.
-func (s *Store) makeRoom(bt *bolt.Tx) (full, err error) {
-	size, err := s.fileSize()
+func (d *boltFile) makeRoom(bt *bolt.Tx) (full, err error) {
+	size, err := d.fileSize()
 	if err != nil {
 		return nil, err
 	}
-	defer func() { s.db.MaxSize = int(s.size) }()
-	free := int64(s.db.Stats().FreePageN) * int64(s.db.Info().PageSize)
+	defer func() { d.db.MaxSize = int(d.size) }()
+	free := int64(d.db.Stats().FreePageN) * int64(d.db.Info().PageSize)
 	room := size - bt.Size() + free
 	if room >= reserve+step/2 {
 		return nil, nil
 	}
-	err = s.grow(bt.Size() + reserve + step)
+	err = d.growTo(bt.Size() + reserve + step)
 	if err == nil || room >= reserve {
 		return nil, nil
 	}
 	return err, nil
 }
 
-// grow makes the file size bytes large.
-func (s *Store) grow(size int64) error {
-	if err := s.o.grow(s.f, s.size, size); err != nil {
+// growTo makes the file size bytes large.
+func (d *boltFile) growTo(size int64) error {
+	if err := d.grow(d.f, d.size, size); err != nil {
 		return err
 	}
-	s.size = size
+	d.size = size
 	return nil
 }
 
 // fileSize returns how large the file is. One that was cut off or removed while
 // it is open would take what is written to it, and not keep it.
-func (s *Store) fileSize() (int64, error) {
-	info, err := s.f.Stat()
+func (d *boltFile) fileSize() (int64, error) {
+	info, err := d.f.Stat()
 	if err != nil {
 		return 0, err
 	}
 	if sys, ok := info.Sys().(*syscall.Stat_t); ok && sys.Nlink == 0 {
-		return 0, s.breakDown(corrupt(errors.New("the file was removed while it was open")))
+		return 0, corrupt(errors.New("the file was removed while it was open"))
 	}
-	if info.Size() < s.size {
-		return 0, s.breakDown(corrupt(fmt.Errorf("the file was cut off from %d bytes to %d while it was open", s.size, info.Size())))
+	if info.Size() < d.size {
+		return 0, corrupt(fmt.Errorf("the file was cut off from %d bytes to %d while it was open", d.size, info.Size()))
 	}
-	s.size = info.Size()
-	return s.size, nil
+	d.size = info.Size()
+	return d.size, nil
 }
 
 // growFile makes f's part between two offsets take up space on the device. Where

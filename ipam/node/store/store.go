@@ -8,12 +8,9 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
-	bolt "go.etcd.io/bbolt"
-	bolterrors "go.etcd.io/bbolt/errors"
-
+	"github.com/tenure-ipam/tenure/ipam/node/store/disk"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -24,12 +21,11 @@ type Options struct {
 	// time. Nothing is written, not even to repair.
 	ReadOnly bool
 
-	// Witness, if not empty, is the path of a small file on a file system that
-	// a reboot empties (/run). It follows every commit before its answer, so
-	// that Open can tell a store that was put back to an earlier state, or
-	// exchanged, while the machine ran: then it returns ErrOlder. See
-	// [Store.Witnessed] for when the file is missing.
-	Witness string
+	// Witness, if not nil, follows every commit before its answer, so that Open can
+	// tell a store that was put back to an earlier state, or exchanged, while the
+	// machine ran: then it returns ErrOlder. See [Store.Witnessed] for when it is
+	// missing.
+	Witness Witness
 
 	// Wait, if not nil, is how a call waits, for a scheduler of a simulation's own: until one
 	// of two events can be received from, which it receives, or until ctx ends. It returns
@@ -51,10 +47,8 @@ type Store struct {
 	path string
 	o    Options
 	id   protocol.StoreID
-	db   *bolt.DB
-	f    *os.File // db's own; db closes it
+	disk disk.Disk
 
-	witness   *witness // nil without Options.Witness
 	witnessed bool
 
 	// synced is the number of the last bbolt transaction that is on disk and
@@ -65,8 +59,6 @@ type Store struct {
 	turn chan struct{}
 	// committing is when the commit under way began; nil is none.
 	committing atomic.Pointer[time.Time]
-	// stuck says that bbolt will never give its writer's lock back.
-	stuck atomic.Bool
 
 	mu      sync.Mutex // guards the next two fields
 	queue   []*call
@@ -75,7 +67,6 @@ type Store struct {
 
 	// Of the call that has the turn.
 	broken  error // why nothing can be written any more; see breakDown
-	size    int64 // the file's, when it was last looked at
 	decoded map[string]decoded
 }
 
@@ -136,11 +127,7 @@ func (s *Store) Close() error {
 	for calls := s.take(); len(calls) > 0; calls = s.take() {
 		s.serve(calls)
 	}
-	closeDB := s.db.Close
-	if s.stuck.Load() {
-		closeDB = func() error { return errors.Join(flock(s.f, syscall.LOCK_UN), s.f.Close()) }
-	}
-	return s.explain(errors.Join(closeDB(), s.witness.close()))
+	return s.explain(errors.Join(s.disk.Close(), s.o.closeWitness()))
 }
 
 // View calls fn with what is on disk now. fn must not call Update, must not
@@ -156,11 +143,11 @@ func (s *Store) View(fn func(*Tx) error) error {
 // returns ctx's cause: what fn has read may not be there after a crash, so nothing may
 // follow from it.
 func (s *Store) ViewContext(ctx context.Context, fn func(*Tx) error) error {
-	bt, err := s.db.Begin(false)
+	bt, err := s.disk.Begin(false)
 	if err != nil {
 		return s.explain(err)
 	}
-	number := uint64(bt.ID())
+	number := bt.Number()
 	if err := s.read(bt, fn); err != nil || number <= s.synced.Load() {
 		return err
 	}
@@ -180,7 +167,7 @@ func (s *Store) ViewContext(ctx context.Context, fn func(*Tx) error) error {
 // for what is only looked at again in an Update, or said of the present to people, and
 // nothing may be answered or given away by it.
 func (s *Store) Peek(fn func(*Tx) error) error {
-	bt, err := s.db.Begin(false)
+	bt, err := s.disk.Begin(false)
 	if err != nil {
 		return s.explain(err)
 	}
@@ -188,10 +175,10 @@ func (s *Store) Peek(fn func(*Tx) error) error {
 }
 
 // read runs fn on bt and ends bt, also if fn panics.
-func (s *Store) read(bt *bolt.Tx, fn func(*Tx) error) error {
+func (s *Store) read(bt disk.Tx, fn func(*Tx) error) error {
 	defer bt.Rollback() //nolint:errcheck // of a transaction that only read
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	b, err := newBatch(bt, s.id)
+	b, err := newBatch(bt, false, s.id)
 	if err != nil {
 		return s.explain(err)
 	}
@@ -225,7 +212,7 @@ func explain(path string, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, bolterrors.ErrDatabaseNotOpen):
+	case errors.Is(err, disk.ErrClosed):
 		return fmt.Errorf("store %s: %w", path, ErrClosed)
 	case errors.Is(err, ErrLocked):
 		remedy = "another process has it open: stop that one first (a second agent on this node?)"

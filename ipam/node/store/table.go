@@ -22,7 +22,7 @@ func (tx *Tx) Table(pool protocol.PoolName) allocator.Table { return tx.table(po
 func (tx *Tx) table(pool protocol.PoolName) *table {
 	t := tx.tables[pool]
 	if t == nil {
-		t = &table{bucket: bucket{seed: seedOf(bucketPools, []byte(pool)), pool: pool}}
+		t = &table{bucket: bucket{seed: seedOf(bucketPools + "/" + string(pool)), pool: pool}}
 		tx.openTable(t)
 		tx.tables[pool] = t
 	}
@@ -34,7 +34,7 @@ func (tx *Tx) openTable(t *table) {
 	var err error
 	defer panicOn(&err)
 	defer tx.guard(&err)
-	t.b = tx.bt.Bucket(bucketPools).Bucket([]byte(t.pool))
+	t.b = tx.bt.Bucket(t.name())
 }
 
 // Pools returns the pools that have a table, in the order of their names.
@@ -43,10 +43,10 @@ func (tx *Tx) Pools() []protocol.PoolName {
 	defer panicOn(&err)
 	defer tx.guard(&err)
 	var names []protocol.PoolName
-	err = tx.bt.Bucket(bucketPools).ForEachBucket(func(k []byte) error {
-		names = append(names, protocol.PoolName(k))
-		return nil
-	})
+	within, err := tx.bt.Within(bucketPools)
+	for _, name := range within {
+		names = append(names, protocol.PoolName(name))
+	}
 	return names
 }
 

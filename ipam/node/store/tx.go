@@ -7,8 +7,7 @@ import (
 	"iter"
 	"slices"
 
-	bolt "go.etcd.io/bbolt"
-
+	"github.com/tenure-ipam/tenure/ipam/node/store/disk"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -27,10 +26,11 @@ type Tx struct {
 	err   error  // why this call cannot succeed, whatever its function returns
 }
 
-// batch is a bbolt transaction and what the calls that share it change.
+// batch is a transaction of the disk and what the calls that share it change.
 type batch struct {
-	bt *bolt.Tx
-	id protocol.StoreID
+	bt       disk.Tx
+	writable bool
+	id       protocol.StoreID
 
 	node, attachments, pods, uses, rights bucket
 	tables                                map[protocol.PoolName]*table
@@ -40,16 +40,19 @@ type batch struct {
 	st      state  // as it will be committed
 	writes  int    // how many there were, so that cursors know when to seek anew
 	scratch []byte // records are cut from it: bbolt keeps them until the commit
-	failed  error  // bbolt contradicted itself: nothing of the batch may be committed
+	failed  error  // the disk contradicted itself: nothing of the batch may be committed
 }
 
-// bucket is a bucket of the file with where its checksums start. The bolt
-// bucket is nil for a pool without a table.
+// bucket is a bucket of the disk with where its checksums start. That of the disk is nil for a
+// pool without a table.
 type bucket struct {
-	b    *bolt.Bucket
+	b    disk.Bucket
 	seed uint32
 	pool protocol.PoolName // of a table
 }
+
+// name is the disk's name of the bucket of a table.
+func (b *bucket) name() string { return bucketPools + "/" + string(b.pool) }
 
 // change is what a write replaced: nil where there was nothing. Without a key
 // it is the creation of a table's bucket.
@@ -73,16 +76,16 @@ const allowance = 256
 // adds reports whether a full store refuses the call.
 func (g growth) adds() bool { return g.promises > 0 || g.bytes > allowance }
 
-func newBatch(bt *bolt.Tx, id protocol.StoreID) (b *batch, err error) {
+func newBatch(bt disk.Tx, writable bool, id protocol.StoreID) (b *batch, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = asDamage(p)
 		}
 	}()
-	b = &batch{bt: bt, id: id, tables: map[protocol.PoolName]*table{}}
+	b = &batch{bt: bt, writable: writable, id: id, tables: map[protocol.PoolName]*table{}}
 	for i, dst := range []*bucket{&b.node, &b.attachments, &b.pods, &b.uses, &b.rights} {
 		name := topBuckets[1+i]
-		*dst = bucket{b: bt.Bucket(name), seed: seedOf(name, nil)}
+		*dst = bucket{b: bt.Bucket(name), seed: seedOf(name)}
 		if dst.b == nil {
 			return nil, corrupt(fmt.Errorf("bucket %s is missing", name))
 		}
@@ -125,7 +128,7 @@ func (tx *Tx) run(fn func(*Tx) error) (err error) {
 // Next returns a number that is larger than every number that it returned in a
 // call that succeeded. In a View it returns 0.
 func (tx *Tx) Next() uint64 {
-	if !tx.bt.Writable() {
+	if !tx.writable {
 		_ = tx.fail(ErrReadOnly)
 		return 0
 	}
@@ -176,7 +179,7 @@ func (tx *Tx) raw(in *bucket, key []byte) []byte {
 // put writes payload under key. It keeps neither.
 func (tx *Tx) put(in *bucket, key, payload []byte) (err error) {
 	defer tx.guard(&err)
-	if !tx.bt.Writable() {
+	if !tx.writable {
 		return ErrReadOnly
 	}
 	if in.b == nil {
@@ -192,7 +195,7 @@ func (tx *Tx) put(in *bucket, key, payload []byte) (err error) {
 // delete removes what is under key, if there is anything.
 func (tx *Tx) delete(in *bucket, key []byte) (err error) {
 	defer tx.guard(&err)
-	if !tx.bt.Writable() {
+	if !tx.writable {
 		return ErrReadOnly
 	}
 	return tx.replace(in, key, nil)
@@ -244,7 +247,7 @@ func (tx *Tx) create(in *bucket) error {
 	if err := checkName("pool", string(in.pool)); err != nil {
 		return err
 	}
-	b, err := tx.bt.Bucket(bucketPools).CreateBucketIfNotExists([]byte(in.pool))
+	b, err := tx.bt.Create(in.name())
 	if err != nil {
 		return fmt.Errorf("table of pool %q: %w", in.pool, err)
 	}
@@ -282,7 +285,7 @@ func (tx *Tx) revert(c change) error {
 	if c.key == nil {
 		tx.writes++
 		c.in.b = nil
-		return tx.bt.Bucket(bucketPools).DeleteBucket([]byte(c.in.pool))
+		return tx.bt.Drop(c.in.name())
 	}
 	tx.swap(tx.raw(c.in, c.key), c.old)
 	return tx.set(c.in, c.key, c.old)
@@ -316,7 +319,7 @@ func (tx *Tx) entries(in *bucket, prefix []byte) iter.Seq2[entry, error] {
 
 // step returns the record after the key at, which the cursor is still on if
 // fresh; or the first one with prefix if at is nil.
-func (tx *Tx) step(in *bucket, c *bolt.Cursor, at, prefix []byte, fresh bool) (e entry, err error) {
+func (tx *Tx) step(in *bucket, c disk.Cursor, at, prefix []byte, fresh bool) (e entry, err error) {
 	defer tx.guard(&err)
 	var k, v []byte
 	switch {

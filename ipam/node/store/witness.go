@@ -9,23 +9,61 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// A witness is a file outside the store that says how many commits the store
-// has answered. A nil witness does nothing.
-type witness struct {
-	path string
-	f    *os.File // nil before the first write
-	line []byte
+// A Witness is a line outside the store that says how many commits the store has answered. A
+// reboot takes it away.
+type Witness interface {
+	// Read returns the line, and an error that is fs.ErrNotExist if there is none.
+	Read() ([]byte, error)
+	// Write replaces the line, by one that is as long.
+	Write(line []byte) error
+	// Close lets go of what Write needs, until the next one.
+	Close() error
+	// String is what errors call it.
+	String() string
 }
 
-// The witness is one line of a fixed length, so that it is replaced by one write:
+// WitnessFile returns the Witness that is a file, whose file system a reboot empties (/run).
+func WitnessFile(path string) Witness { return &witnessFile{path: path} }
+
+type witnessFile struct {
+	path string
+	f    *os.File // nil before the first write
+}
+
+func (w *witnessFile) String() string        { return w.path }
+func (w *witnessFile) Read() ([]byte, error) { return os.ReadFile(w.path) }
+
+func (w *witnessFile) Write(line []byte) (err error) {
+	if w.f == nil {
+		if w.f, err = os.OpenFile(w.path, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+			return err
+		}
+	}
+	_, err = w.f.WriteAt(line, 0)
+	return err
+}
+
+func (w *witnessFile) Close() error {
+	f := w.f
+	if f == nil {
+		return nil
+	}
+	w.f = nil
+	return f.Close()
+}
+
+// The line has a fixed length, so that a file's is replaced by one write:
 //
 //	tenure-witness 1 <store ID> <commit, 20 digits>\n
 const witnessLine = "tenure-witness 1 %s %020d\n"
 
-// agrees reports whether there is a witness and the store is the one it saw. A
-// store that it has seen later, or another store, is ErrOlder.
-func (w *witness) agrees(id protocol.StoreID, commit uint64) (bool, error) {
-	text, err := os.ReadFile(w.path)
+// agrees reports whether the witness, if the options name one, is there and has seen this store.
+// A store that it has seen later, or another store, is ErrOlder.
+func (o Options) agrees(id protocol.StoreID, commit uint64) (bool, error) {
+	if o.Witness == nil {
+		return false, nil
+	}
+	text, err := o.Witness.Read()
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -37,39 +75,31 @@ func (w *witness) agrees(id protocol.StoreID, commit uint64) (bool, error) {
 		last uint64
 	)
 	if _, err := fmt.Sscanf(string(text), witnessLine, &seen, &last); err != nil {
-		return false, fmt.Errorf("witness %s reads %.80q: %w", w.path, text, ErrOlder)
+		return false, fmt.Errorf("witness %s reads %.80q: %w", o.Witness, text, ErrOlder)
 	}
 	if seen != id {
-		return false, fmt.Errorf("%w: witness %s is of store %s, and this is %s", ErrOlder, w.path, seen, id)
+		return false, fmt.Errorf("%w: witness %s is of store %s, and this is %s", ErrOlder, o.Witness, seen, id)
 	}
 	if last > commit {
-		return false, fmt.Errorf("%w: witness %s has seen commit %d, and the file is at %d", ErrOlder, w.path, last, commit)
+		return false, fmt.Errorf("%w: witness %s has seen commit %d, and the file is at %d", ErrOlder, o.Witness, last, commit)
 	}
 	return true, nil
 }
 
-// write makes commit the last that the witness has seen.
-func (w *witness) write(id protocol.StoreID, commit uint64) error {
-	if w == nil {
+// tellWitness makes commit the last that the witness has seen.
+func (o Options) tellWitness(id protocol.StoreID, commit uint64) error {
+	if o.Witness == nil {
 		return nil
 	}
-	if w.f == nil {
-		f, err := os.OpenFile(w.path, os.O_RDWR|os.O_CREATE, 0o600)
-		if err != nil {
-			return fmt.Errorf("witness: %w", err)
-		}
-		w.f = f
-	}
-	w.line = fmt.Appendf(w.line[:0], witnessLine, id, commit)
-	if _, err := w.f.WriteAt(w.line, 0); err != nil {
+	if err := o.Witness.Write(fmt.Appendf(nil, witnessLine, id, commit)); err != nil {
 		return fmt.Errorf("witness: %w", err)
 	}
 	return nil
 }
 
-func (w *witness) close() error {
-	if w == nil || w.f == nil {
+func (o Options) closeWitness() error {
+	if o.Witness == nil {
 		return nil
 	}
-	return w.f.Close()
+	return o.Witness.Close()
 }

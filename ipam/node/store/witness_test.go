@@ -11,8 +11,8 @@ import (
 // TestOlder opens files that are whole, and not the latest.
 func TestOlder(t *testing.T) {
 	dir := t.TempDir()
-	path, o := filepath.Join(dir, "store.db"), Options{Witness: filepath.Join(dir, "run", "witness")}
-	if err := os.Mkdir(filepath.Dir(o.Witness), 0o700); err != nil {
+	path, o := filepath.Join(dir, "store.db"), Options{Witness: WitnessFile(filepath.Join(dir, "run", "witness"))}
+	if err := os.Mkdir(filepath.Dir(o.Witness.String()), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	add := func(n int) {
@@ -38,7 +38,7 @@ func TestOlder(t *testing.T) {
 		if !errors.Is(err, ErrOlder) {
 			t.Fatalf("%s: Open = %v; want ErrOlder", why, err)
 		}
-		for _, want := range []string{path, o.Witness, "move the file away"} {
+		for _, want := range []string{path, o.Witness.String(), "move the file away"} {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: the error %q does not say %q", why, err, want)
 			}
@@ -85,12 +85,12 @@ func TestOlder(t *testing.T) {
 	add(1)
 	witnessed(true)
 
-	if err := os.Remove(o.Witness); err != nil { // a reboot
+	if err := os.Remove(o.Witness.String()); err != nil { // a reboot
 		t.Fatal(err)
 	}
 	witnessed(false)
 
-	if err := os.WriteFile(o.Witness, []byte("torn"), 0o600); err != nil {
+	if err := os.WriteFile(o.Witness.String(), []byte("torn"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	refused("a witness that cannot be read")
@@ -100,7 +100,7 @@ func TestOlder(t *testing.T) {
 // not answered, by an Update or by a View, until it can be.
 func TestWitnessFails(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
-	o := Options{Witness: filepath.Join(dir, "witness")}
+	o := Options{Witness: WitnessFile(filepath.Join(dir, "witness"))}
 	if _, err := Open(filepath.Join(t.TempDir(), "store.db"), o); err == nil || !strings.Contains(err.Error(), dir) {
 		t.Errorf("Open of a new store = %v; want an error with the witness's path", err)
 	}
