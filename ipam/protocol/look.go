@@ -81,9 +81,8 @@ type Sighting struct {
 	Addr netip.Addr `json:"address"`
 	// Pod is the pod, as far as the runtime has told; the UID is that of the runtime.
 	Pod PodRef `json:"pod,omitzero"`
-	// Sandbox is the container ID, and Interface the interface.
-	Sandbox   string `json:"sandbox,omitempty"`
-	Interface string `json:"interface,omitempty"`
+	// Sandbox is the container ID.
+	Sandbox string `json:"sandbox,omitempty"`
 	// Network is the network's name, and IPAM the type of the IPAM that gave the address.
 	Network string `json:"network,omitempty"`
 	IPAM    string `json:"ipam,omitempty"`

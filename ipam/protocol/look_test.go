@@ -13,7 +13,7 @@ func TestLongReportsAreAskedForInParts(t *testing.T) {
 	whole := Report{ID: "1", Running: []UID{"p"}}
 	addr := netip.MustParseAddr("10.0.0.1")
 	for i := range 3000 {
-		s := Sighting{Addr: addr, Pod: PodRef{Namespace: "ns", Name: "pod", UID: "p"}, Sandbox: "c", Interface: "net1", Network: "net", IPAM: "host-local"}
+		s := Sighting{Addr: addr, Pod: PodRef{Namespace: "ns", Name: "pod", UID: "p"}, Sandbox: "c", Network: "net", IPAM: "host-local"}
 		if whole.Has = append(whole.Has, s); i%2 == 0 { // two sandboxes have each address
 			addr = addr.Next()
 		}

@@ -263,7 +263,7 @@ func (n *simNode) report(look protocol.Look) protocol.Report {
 	r := protocol.Report{ID: look.ID}
 	has := func(p *simPod, cid, network, ipam string, a netip.Addr) {
 		if inRanges(look.Ranges, a) {
-			r.Has = append(r.Has, protocol.Sighting{Addr: a, Pod: p.ref, Sandbox: cid, Interface: "net1", Network: network, IPAM: ipam})
+			r.Has = append(r.Has, protocol.Sighting{Addr: a, Pod: p.ref, Sandbox: cid, Network: network, IPAM: ipam})
 		}
 	}
 	for _, g := range n.guests {

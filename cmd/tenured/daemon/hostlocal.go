@@ -52,8 +52,8 @@ func (h Host) HostLocal(network, dataDir string) ([]agent.HostLocalFile, error) 
 			}
 			return files, err
 		}
-		container, ifName, _ := strings.Cut(strings.TrimSpace(text), "\n")
-		files = append(files, agent.HostLocalFile{Addr: addr.Unmap(), Container: strings.TrimSpace(container), IfName: strings.TrimSpace(ifName)})
+		container, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+		files = append(files, agent.HostLocalFile{Addr: addr.Unmap(), Container: strings.TrimSpace(container)})
 	}
 	return files, nil
 }

@@ -24,7 +24,6 @@ import (
 type HostLocalFile struct {
 	Addr      netip.Addr
 	Container string
-	IfName    string
 }
 
 // lately has what happened a while ago at most. The zero value is ready.
@@ -186,7 +185,7 @@ func (a *Agent) cachedSandboxes(cached []cniresults.Entry, within *netipx.IPSet)
 		for _, ip := range e.IPs {
 			if x := ip.Address.Addr(); within.Contains(x) {
 				has = append(has, protocol.Sighting{
-					Addr: x, Pod: box.pod, Sandbox: e.ContainerID, Interface: e.IfName, Network: e.Network, IPAM: ipamOf(e),
+					Addr: x, Pod: box.pod, Sandbox: e.ContainerID, Network: e.Network, IPAM: ipamOf(e),
 				})
 			}
 		}
@@ -221,7 +220,7 @@ func sightingsOf(att store.Attachment) (has []protocol.Sighting) {
 	pod := protocol.PodRef{Namespace: att.Pod.Namespace, Name: att.Pod.Name, UID: att.Pod.UID}
 	for _, x := range att.Addresses {
 		has = append(has, protocol.Sighting{
-			Addr: x.Addr, Pod: pod, Sandbox: att.ContainerID, Interface: att.IfName, Network: att.Network, IPAM: poolspec.Type,
+			Addr: x.Addr, Pod: pod, Sandbox: att.ContainerID, Network: att.Network, IPAM: poolspec.Type,
 		})
 	}
 	return has
@@ -230,7 +229,7 @@ func sightingsOf(att store.Attachment) (has []protocol.Sighting) {
 // once returns each of all once, in order of the addresses.
 func once(all []protocol.Sighting) []protocol.Sighting {
 	slices.SortFunc(all, func(x, y protocol.Sighting) int {
-		return cmp.Or(x.Addr.Compare(y.Addr), strings.Compare(x.Sandbox, y.Sandbox), strings.Compare(x.IPAM, y.IPAM), strings.Compare(x.Network, y.Network), strings.Compare(x.Interface, y.Interface))
+		return cmp.Or(x.Addr.Compare(y.Addr), strings.Compare(x.Sandbox, y.Sandbox), strings.Compare(x.IPAM, y.IPAM), strings.Compare(x.Network, y.Network))
 	})
 	return slices.Compact(all)
 }
@@ -305,7 +304,7 @@ func (a *Agent) hostLocal(n protocol.HostLocal, within *netipx.IPSet, pods map[s
 			err = errors.Join(err, fmt.Errorf("host-local's files of network %s: that of %v names no container", n.Network, f.Addr))
 			continue
 		}
-		has = append(has, protocol.Sighting{Addr: f.Addr, Pod: box.pod, Sandbox: f.Container, Interface: f.IfName, Network: n.Network, IPAM: "host-local"})
+		has = append(has, protocol.Sighting{Addr: f.Addr, Pod: box.pod, Sandbox: f.Container, Network: n.Network, IPAM: "host-local"})
 	}
 	return has, err
 }

@@ -72,7 +72,7 @@ func TestReportsWhatTenureHasGiven(t *testing.T) {
 				t.Errorf("%s it reports %+v; want %v, and pod uid running", when, r, want)
 			}
 		}
-		ours := protocol.Sighting{Addr: addr, Pod: att.Pod, Sandbox: "c", Interface: "net1", Network: "net", IPAM: "tenure"}
+		ours := protocol.Sighting{Addr: addr, Pod: att.Pod, Sandbox: "c", Network: "net", IPAM: "tenure"}
 		says("before the library has the result", ours)
 		if asking := a.report(t.Context(), look).Asking; !slices.Contains(asking, "uid") {
 			t.Errorf("pods that have asked Tenure: %v; want the one that the store knows from before the start", asking)
