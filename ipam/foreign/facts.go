@@ -169,7 +169,7 @@ func (p Pool) Others(all []Definition) (by []Definition, gives *netipx.IPSet) {
 		}
 		var both netipx.IPSetBuilder
 		both.AddSet(d.Takes)
-		both.Intersect(p.set())
+		both.Intersect(p.Whole.Usable())
 		common, err := both.IPSet()
 		if err != nil || len(common.Ranges()) == 0 {
 			continue
@@ -180,6 +180,3 @@ func (p Pool) Others(all []Definition) (by []Definition, gives *netipx.IPSet) {
 	gives, _ = set.IPSet() // only sets were added
 	return by, gives
 }
-
-// set returns the addresses that p can ever give.
-func (p Pool) set() *netipx.IPSet { return p.Whole.Usable() }

@@ -2,6 +2,7 @@ package foreign
 
 import (
 	"fmt"
+	"reflect"
 	"time"
 
 	"go4.org/netipx"
@@ -83,20 +84,4 @@ func StateOf(p *v1alpha1.IPPool) string {
 }
 
 // Same reports whether v and o say the same.
-func (v Verdict) Same(o Verdict) bool {
-	text := func(x Verdict) string {
-		var others []string
-		for _, d := range x.Others {
-			others = append(others, d.String()+" "+d.By())
-		}
-		return fmt.Sprint(x.Of, x.Stage, x.Why, x.Fence, x.Conflicts, others, setText(x.Blocked), x.PassedOver, x.Held)
-	}
-	return text(v) == text(o)
-}
-
-func setText(s *netipx.IPSet) string {
-	if s == nil {
-		return ""
-	}
-	return fmt.Sprint(s.Ranges())
-}
+func (v Verdict) Same(o Verdict) bool { return reflect.DeepEqual(v, o) }
