@@ -119,8 +119,12 @@ func Gather(f Facts) *Evidence {
 			e.strays = append(e.strays, r.Addr)
 		}
 	}
+	keptOn := map[protocol.NodeName][]Bar{}
+	for _, b := range f.Kept {
+		keptOn[b.To.Node] = append(keptOn[b.To.Node], b)
+	}
 	for node, r := range f.Reports {
-		e.report(node, r)
+		e.report(node, r, keptOn[node])
 	}
 	for _, s := range f.SubLeases {
 		switch {
@@ -159,10 +163,10 @@ func (e *Evidence) mayHave(pod protocol.UID, a netip.Addr, most int) bool {
 // report adds what a node says to e, as far as it can be so: sightings are of pods that are bound
 // to the node, or of sandboxes whose pods nobody knows. What is more than can be is refused: the
 // rest counts, and the report is not whole.
-func (e *Evidence) report(node protocol.NodeName, r protocol.Report) {
+func (e *Evidence) report(node protocol.NodeName, r protocol.Report, kept []Bar) {
 	strays := map[protocol.UID]bool{}
-	for _, b := range e.Kept { // also those of earlier reports
-		if uid := b.To.UID.OfPod(); b.To.Node == node && e.pods[uid] == nil {
+	for _, b := range kept { // also those of earlier reports
+		if uid := b.To.UID.OfPod(); e.pods[uid] == nil {
 			strays[uid] = true
 		}
 	}
