@@ -83,9 +83,9 @@ func (p Plugin) Run(ctx context.Context) int {
 // call is one call of the plugin.
 type call struct {
 	Plugin
-	socket string               // the agent's, once it is known
-	conn   *agentapi.ThreadConn // to the agent, once it was asked
-	sent   *agentapi.Request    // what the agent was asked ahead
+	socket string            // the agent's, once it is known
+	conn   *agentapi.Conn    // to the agent, once it was asked
+	sent   *agentapi.Request // what the agent was asked ahead
 	state  journal.Dir
 	// previous is the result of the plugins that the runtime has called before, in an ADD.
 	previous *types100.Result

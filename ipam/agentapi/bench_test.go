@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 var benchRequest = Request{
@@ -49,7 +50,7 @@ func BenchmarkCallers64(b *testing.B) {
 	callers(b, func() func() error {
 		c := r.dial(b)
 		return func() error {
-			_, err := c.Call(context.Background(), benchRequest)
+			_, err := c.Call(context.Background(), time.Minute, benchRequest)
 			return err
 		}
 	})
@@ -61,7 +62,7 @@ func BenchmarkCallers64Dialling(b *testing.B) {
 	r := serve(b, testLimits(), doNothing)
 	callers(b, func() func() error {
 		return func() error {
-			_, err := Call(context.Background(), r.socket, benchRequest)
+			_, err := Once(context.Background(), time.Minute, r.socket, benchRequest)
 			return err
 		}
 	})

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"time"
 )
 
@@ -21,60 +20,42 @@ var (
 	ErrNoAnswer = errors.New("no answer from the agent")
 )
 
-// A Conn is a client's connection to the agent. It serves one call at a time.
+// A Conn is a client's connection to the agent, of a program that lives for a few calls, as a
+// plugin does. It blocks a thread in the kernel: there is nothing else to run, and the runtime's
+// poller, by which package net and every context with a deadline wait, takes a dozen system calls
+// and another thread for the first answer. It serves one call at a time.
 type Conn struct {
-	line   line
+	line   *line
 	r      *bufio.Reader
 	socket string
 }
 
-// A line is what a [Conn] talks over.
-type line interface {
-	io.ReadWriteCloser
-	// hangUp hangs up, from any goroutine: it ends a read or a write that is under way.
-	hangUp()
-}
-
-// netLine is a line of package net, on which a goroutine waits.
-type netLine struct{ net.Conn }
-
-func (l netLine) hangUp() { l.Close() }
-
-// Dial connects to the agent's socket. Its error wraps [ErrNoAgent] where
+// Connect connects to the agent's socket, within patience. Its error wraps [ErrNoAgent] where
 // nobody listens there.
-func Dial(ctx context.Context, socket string) (*Conn, error) {
-	var d net.Dialer
-	for {
-		nc, err := d.DialContext(ctx, "unix", socket)
-		if err == nil {
-			return &Conn{line: netLine{nc}, r: bufio.NewReader(nc), socket: socket}, nil
-		}
-		if err = awaitAgent(ctx, socket, err); err != nil {
-			return nil, err
-		}
+func Connect(ctx context.Context, patience time.Duration, socket string) (*Conn, error) {
+	l, err := connect(ctx, time.Now().Add(patience), socket)
+	if err != nil {
+		return nil, err
 	}
+	return &Conn{line: l, r: bufio.NewReader(l), socket: socket}, nil
 }
 
-// Close hangs up. A request that is being served learns of it.
-func (c *Conn) Close() error { return c.line.Close() }
-
-// Call sends req and waits for its answer until ctx ends. An error means that
-// there is no answer, and wraps [ErrNoAnswer] where the request may have been
-// served all the same; c is of no further use. A failure that the agent answers
-// is no error of Call: it is in the Response.
-func (c *Conn) Call(ctx context.Context, req Request) (Response, error) {
-	if deadline, ok := ctx.Deadline(); ok {
-		req.DeadlineMillis = max(1, time.Until(deadline).Milliseconds())
-	}
-	if err := c.send(ctx, req); err != nil {
+// Call sends req and waits for its answer until ctx ends, and no longer than patience. An error
+// means that there is no answer, and wraps [ErrNoAnswer] where the request may have been served
+// all the same; c is of no further use. A failure that the agent answers is no error of Call: it
+// is in the Response.
+func (c *Conn) Call(ctx context.Context, patience time.Duration, req Request) (Response, error) {
+	if err := c.Send(ctx, patience, req); err != nil {
 		return Response{}, err
 	}
-	return c.receive(ctx)
+	return c.Receive(ctx)
 }
 
-// send sends a request.
-func (c *Conn) send(ctx context.Context, req Request) error {
-	req.Version = Version
+// Send is the first half of Call: it sends the request. The program can do something else until
+// [Conn.Receive] returns the answer. Its errors are those of Call.
+func (c *Conn) Send(ctx context.Context, patience time.Duration, req Request) error {
+	c.line.deadline = time.Now().Add(patience)
+	req.Version, req.DeadlineMillis = Version, max(1, patience.Milliseconds())
 	frame, err := appendFrame(make([]byte, 0, 1024), req)
 	if err != nil {
 		return err
@@ -87,8 +68,11 @@ func (c *Conn) send(ctx context.Context, req Request) error {
 	return nil
 }
 
-// receive returns the answer to what was sent.
-func (c *Conn) receive(ctx context.Context) (resp Response, err error) {
+// Receive is the second half of Call: it returns the answer. It waits as long as the patience
+// that Send was given. If that is over already, it still returns an answer of up to 4 KiB that
+// has come.
+func (c *Conn) Receive(ctx context.Context) (resp Response, err error) {
+	c.line.untried = true
 	stop := c.hangUpAfter(ctx)
 	defer stop()
 	if err := readFrame(c.r, &resp); err != nil {
@@ -99,6 +83,9 @@ func (c *Conn) receive(ctx context.Context) (resp Response, err error) {
 	}
 	return resp, nil
 }
+
+// Close hangs up. A request that is being served learns of it.
+func (c *Conn) Close() error { return c.line.Close() }
 
 // hangUpAfter hangs up when ctx ends, unless it is stopped: it is the one way to wake a
 // read that is under way, and it is what tells the agent that nobody waits any longer.
@@ -116,13 +103,13 @@ func (c *Conn) noAnswer(ctx context.Context, err error) error {
 	return fmt.Errorf("%s: %w: %w", c.socket, ErrNoAnswer, err)
 }
 
-// Call connects to socket, makes one call, and hangs up, for programs that make many at
-// once: unlike [Once] it blocks no thread. Its errors are those of [Dial] and [Conn.Call].
-func Call(ctx context.Context, socket string, req Request) (Response, error) {
-	c, err := Dial(ctx, socket)
+// Once makes one call by a [Conn], within patience.
+func Once(ctx context.Context, patience time.Duration, socket string, req Request) (Response, error) {
+	deadline := time.Now().Add(patience)
+	c, err := Connect(ctx, patience, socket)
 	if err != nil {
 		return Response{}, err
 	}
 	defer c.Close()
-	return c.Call(ctx, req)
+	return c.Call(ctx, time.Until(deadline), req) // connecting may have taken a while
 }

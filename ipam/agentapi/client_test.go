@@ -3,12 +3,8 @@ package agentapi
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -38,7 +34,7 @@ func TestCallCarriesEverything(t *testing.T) {
 	r := serve(t, testLimits(), func(_ context.Context, req Request) Response { got = req; return want })
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	resp, err := Call(ctx, r.socket, sent)
+	resp, err := Once(ctx, time.Minute, r.socket, sent)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +58,7 @@ func TestSeveralCallsOnOneConnection(t *testing.T) {
 	})
 	c := r.dial(t)
 	for i := range 100 {
-		resp, err := c.Call(context.Background(), Request{Verb: Del, ContainerID: fmt.Sprint(i)})
+		resp, err := c.Call(context.Background(), time.Minute, Request{Verb: Del, ContainerID: fmt.Sprint(i)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,53 +70,8 @@ func TestSeveralCallsOnOneConnection(t *testing.T) {
 
 func TestPingNeedsNoHandler(t *testing.T) {
 	r := serve(t, testLimits(), func(context.Context, Request) Response { panic("not for the handler") })
-	resp, err := Call(context.Background(), r.socket, Request{Verb: Ping})
+	resp, err := Once(context.Background(), time.Minute, r.socket, Request{Verb: Ping})
 	if err != nil || resp.Error != nil || resp.Version != Version {
 		t.Errorf("got %+v, %v; want an empty answer of version %d", resp, err, Version)
-	}
-}
-
-func TestNoAgent(t *testing.T) {
-	dir := t.TempDir()
-	dead := filepath.Join(dir, "dead")
-	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: dead})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ln.SetUnlinkOnClose(false)
-	ln.Close()
-	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for name, socket := range map[string]string{
-		"no such socket": filepath.Join(dir, "none"), "socket of a dead agent": dead,
-		"no such directory": filepath.Join(dir, "no", "s"), "a file": file, "below a file": filepath.Join(file, "s"),
-	} {
-		t.Run(name, func(t *testing.T) {
-			if _, err := Call(context.Background(), socket, Request{Verb: Add}); !errors.Is(err, ErrNoAgent) {
-				t.Errorf("got %v; want ErrNoAgent", err)
-			}
-		})
-	}
-}
-
-func TestNoAnswerWhenTheAgentDies(t *testing.T) {
-	socket := filepath.Join(t.TempDir(), "s")
-	ln, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	go func() {
-		if nc, err := ln.Accept(); err == nil {
-			var req Request
-			_ = readFrame(nc, &req)
-			nc.Close()
-		}
-	}()
-	_, err = Call(context.Background(), socket, Request{Verb: Add})
-	if !errors.Is(err, ErrNoAnswer) || errors.Is(err, ErrNoAgent) {
-		t.Errorf("got %v; want ErrNoAnswer", err)
 	}
 }

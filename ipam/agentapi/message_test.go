@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 )
 
 // handlerFunc makes a function a Handler.
@@ -48,7 +49,7 @@ func serve(tb testing.TB, lim Limits, h handlerFunc) *rig {
 
 func (r *rig) dial(tb testing.TB) *Conn {
 	tb.Helper()
-	c, err := Dial(context.Background(), r.socket)
+	c, err := Connect(context.Background(), time.Minute, r.socket)
 	if err != nil {
 		tb.Fatal(err)
 	}

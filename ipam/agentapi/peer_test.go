@@ -112,7 +112,7 @@ func TestBadPeers(t *testing.T) {
 			}
 			// The hasty server may hang up on one that is slow on a busy machine.
 			for deadline := time.Now().Add(time.Minute); ; {
-				resp, err := Call(context.Background(), r.socket, Request{Verb: Add, ContainerID: "good"})
+				resp, err := Once(context.Background(), time.Minute, r.socket, Request{Verb: Add, ContainerID: "good"})
 				if err == nil && resp.Error == nil {
 					break
 				}
@@ -148,11 +148,11 @@ func TestMessagesThatDoNotFit(t *testing.T) {
 	r := serve(t, testLimits(), func(context.Context, Request) Response {
 		return Fail(CodeInternal, "%s", strings.Repeat("x", MaxFrame))
 	})
-	_, err := Call(context.Background(), r.socket, Request{Verb: GC, Args: strings.Repeat("x", MaxFrame)})
+	_, err := Once(context.Background(), time.Minute, r.socket, Request{Verb: GC, Args: strings.Repeat("x", MaxFrame)})
 	if _, bad := errors.AsType[*FrameError](err); !bad {
 		t.Errorf("request: got %v; want a FrameError before anything is sent", err)
 	}
-	resp, err := Call(context.Background(), r.socket, Request{Verb: GC, Args: strings.Repeat("x", MaxFrame-1000)})
+	resp, err := Once(context.Background(), time.Minute, r.socket, Request{Verb: GC, Args: strings.Repeat("x", MaxFrame-1000)})
 	if err != nil || resp.Error == nil || !strings.Contains(resp.Error.Msg, "cannot be sent") {
 		t.Errorf("answer: got %+v, %v; want an error in its place", resp.Error, err)
 	}

@@ -14,36 +14,23 @@ import (
 )
 
 func TestHangUpEndsTheHandler(t *testing.T) {
-	for name, call := range map[string]func(ctx context.Context, socket string) error{
-		"Call": func(ctx context.Context, socket string) error {
-			_, err := Call(ctx, socket, Request{Verb: Add})
-			return err
-		},
-		"Once": func(ctx context.Context, socket string) error {
-			_, err := Once(ctx, time.Minute, socket, Request{Verb: Add})
-			return err
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			entered, cause := make(chan struct{}), make(chan error, 1)
-			r := serve(t, testLimits(), func(ctx context.Context, _ Request) Response {
-				close(entered)
-				<-ctx.Done()
-				cause <- context.Cause(ctx)
-				return Response{}
-			})
-			ctx, cancel := context.WithCancel(t.Context())
-			called := make(chan error, 1)
-			go func() { called <- call(ctx, r.socket) }()
-			<-entered
-			cancel()
-			if err := <-cause; !errors.Is(err, ErrHungUp) {
-				t.Errorf("the handler's context ended with %v; want ErrHungUp", err)
-			}
-			if err := <-called; !errors.Is(err, ErrNoAnswer) || !errors.Is(err, context.Canceled) {
-				t.Errorf("the call ended with %v; want ErrNoAnswer and Canceled", err)
-			}
-		})
+	entered, cause := make(chan struct{}), make(chan error, 1)
+	r := serve(t, testLimits(), func(ctx context.Context, _ Request) Response {
+		close(entered)
+		<-ctx.Done()
+		cause <- context.Cause(ctx)
+		return Response{}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	called := make(chan error, 1)
+	go func() { _, err := Once(ctx, time.Minute, r.socket, Request{Verb: Add}); called <- err }()
+	<-entered
+	cancel()
+	if err := <-cause; !errors.Is(err, ErrHungUp) {
+		t.Errorf("the handler's context ended with %v; want ErrHungUp", err)
+	}
+	if err := <-called; !errors.Is(err, ErrNoAnswer) || !errors.Is(err, context.Canceled) {
+		t.Errorf("the call ended with %v; want ErrNoAnswer and Canceled", err)
 	}
 }
 
@@ -83,7 +70,7 @@ func TestAfter(t *testing.T) {
 	})
 	c := r.dial(t)
 	for i := range 2 {
-		if _, err := c.Call(context.Background(), Request{Verb: Add}); err != nil {
+		if _, err := c.Call(context.Background(), time.Minute, Request{Verb: Add}); err != nil {
 			t.Fatal(err)
 		}
 		if i == 0 {
@@ -103,7 +90,7 @@ func TestPanicIsContained(t *testing.T) {
 		return Response{}
 	})
 	c := r.dial(t)
-	resp, err := c.Call(context.Background(), Request{Verb: Add})
+	resp, err := c.Call(context.Background(), time.Minute, Request{Verb: Add})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +98,7 @@ func TestPanicIsContained(t *testing.T) {
 		t.Errorf("got %+v; want code %d naming the panic", resp.Error, CodeInternal)
 	}
 	panics.Store(false)
-	if resp, err := c.Call(context.Background(), Request{Verb: Add}); err != nil || resp.Error != nil {
+	if resp, err := c.Call(context.Background(), time.Minute, Request{Verb: Add}); err != nil || resp.Error != nil {
 		t.Errorf("after a panic: got %+v, %v; want success", resp, err)
 	}
 }
@@ -127,13 +114,13 @@ func TestStopFinishesWhatIsUnderWay(t *testing.T) {
 		return Response{}
 	})
 	idle := r.raw(t)
-	if _, err := Call(context.Background(), r.socket, Request{Verb: Ping}); err != nil {
+	if _, err := Once(context.Background(), time.Minute, r.socket, Request{Verb: Ping}); err != nil {
 		t.Fatal(err) // accepted after idle: idle is being served too
 	}
 	answer := make(chan error, 1)
 	busy := r.dial(t)
 	go func() {
-		resp, err := busy.Call(context.Background(), Request{Verb: Add})
+		resp, err := busy.Call(context.Background(), time.Minute, Request{Verb: Add})
 		if err == nil && resp.Error != nil {
 			err = resp.Error
 		}
@@ -144,7 +131,7 @@ func TestStopFinishesWhatIsUnderWay(t *testing.T) {
 	if _, err := io.ReadAll(idle); err != nil {
 		t.Errorf("idle connection: %v; want EOF", err)
 	}
-	if _, err := Dial(context.Background(), r.socket); !errors.Is(err, ErrNoAgent) {
+	if _, err := Connect(context.Background(), time.Minute, r.socket); !errors.Is(err, ErrNoAgent) {
 		t.Errorf("a new connection while stopping: %v; want ErrNoAgent", err)
 	}
 	close(leave)
@@ -182,13 +169,13 @@ func TestStopClosesTheListenerFirst(t *testing.T) {
 	idle := r.raw(t)
 	busy := r.dial(t)
 	answer := make(chan error, 1)
-	go func() { _, err := busy.Call(context.Background(), Request{Verb: Add}); answer <- err }()
+	go func() { _, err := busy.Call(context.Background(), time.Minute, Request{Verb: Add}); answer <- err }()
 	<-entered // accepted after idle: idle is being served too
 	stop()
 	if _, err := io.ReadAll(idle); err != nil {
 		t.Errorf("idle connection: %v; want EOF", err)
 	}
-	if _, err := Dial(context.Background(), socket); !errors.Is(err, ErrNoAgent) {
+	if _, err := Connect(context.Background(), time.Minute, socket); !errors.Is(err, ErrNoAgent) {
 		t.Errorf("a new connection while stopping: %v; want ErrNoAgent", err)
 	}
 	close(leave)
@@ -208,7 +195,7 @@ func TestStopEndsContextsAfterDrain(t *testing.T) {
 	})
 	c := r.dial(t)
 	go func() { <-entered; r.stop() }()
-	resp, err := c.Call(context.Background(), Request{Verb: Add})
+	resp, err := c.Call(context.Background(), time.Minute, Request{Verb: Add})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +216,7 @@ func TestConnectionLimit(t *testing.T) {
 	done := make(chan error)
 	for range 3 {
 		go func() {
-			_, err := Call(context.Background(), r.socket, Request{Verb: Add})
+			_, err := Once(context.Background(), time.Minute, r.socket, Request{Verb: Add})
 			done <- err
 		}()
 	}

@@ -191,9 +191,7 @@ func (f *Fleet) log(name string) string { return filepath.Join(cmp.Or(f.Logs, f.
 func (n *Node) Config() *daemon.Config { return &n.cfg }
 
 func (n *Node) call(req agentapi.Request) (agentapi.Response, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	return agentapi.Call(ctx, n.cfg.Socket, req)
+	return agentapi.Once(context.Background(), time.Minute, n.cfg.Socket, req)
 }
 
 // Stop stops the agent as SIGTERM does, and waits for it.

@@ -78,9 +78,7 @@ func (p Program) Controller(health, log string, further ...string) *process.Proc
 func Serving(socket string) func(context.Context) error {
 	conf := []byte(`{"cniVersion":"1.1.0","name":"probe","type":"probe","ipam":{"type":"tenure","pool":"probe"}}`)
 	return func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-		defer cancel()
-		resp, err := agentapi.Call(ctx, socket, agentapi.Request{Verb: agentapi.Status, Config: conf})
+		resp, err := agentapi.Once(ctx, 5*time.Second, socket, agentapi.Request{Verb: agentapi.Status, Config: conf})
 		if err == nil && resp.Error != nil {
 			err = resp.Error
 		}

@@ -229,9 +229,7 @@ func call(n *fleet.Node, verb agentapi.Verb, body any) (agentapi.Response, error
 	if err != nil {
 		return agentapi.Response{}, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), minute)
-	defer cancel()
-	resp, err := agentapi.Call(ctx, n.Config().Socket, agentapi.Request{Verb: verb, Ask: raw})
+	resp, err := agentapi.Once(context.Background(), minute, n.Config().Socket, agentapi.Request{Verb: verb, Ask: raw})
 	if err == nil && resp.Error != nil {
 		err = resp.Error
 	}

@@ -135,7 +135,7 @@ func (o *outage) meanwhile(t *testing.T, single []fleet.Interface) (served *sync
 		if err != nil {
 			t.Fatal(err)
 		}
-		resp, err := agentapi.Call(t.Context(), n.Socket(), agentapi.Request{Verb: agentapi.Report, Ask: status})
+		resp, err := agentapi.Once(t.Context(), time.Minute, n.Socket(), agentapi.Request{Verb: agentapi.Report, Ask: status})
 		if err != nil || resp.Error != nil {
 			t.Fatal(err, resp.Error)
 		}

@@ -38,9 +38,9 @@ func TestOnceCarriesWhatCallCarries(t *testing.T) {
 	}
 }
 
-// TestThreadConnGoesOnMeanwhile: between Send and Receive the agent works, and calls may
+// TestConnGoesOnMeanwhile: between Send and Receive the agent works, and calls may
 // follow.
-func TestThreadConnGoesOnMeanwhile(t *testing.T) {
+func TestConnGoesOnMeanwhile(t *testing.T) {
 	entered := make(chan string)
 	r := serve(t, testLimits(), func(_ context.Context, req Request) Response {
 		entered <- req.ContainerID
@@ -64,8 +64,8 @@ func TestThreadConnGoesOnMeanwhile(t *testing.T) {
 	}
 }
 
-// TestThreadConnIsPatientForEachCall: a call has its own time, not the connection's.
-func TestThreadConnIsPatientForEachCall(t *testing.T) {
+// TestConnIsPatientForEachCall: a call has its own time, not the connection's.
+func TestConnIsPatientForEachCall(t *testing.T) {
 	over := make(chan struct{})
 	r := serve(t, testLimits(), func(_ context.Context, req Request) Response {
 		if req.ContainerID == "slow" {
@@ -88,8 +88,8 @@ func TestThreadConnIsPatientForEachCall(t *testing.T) {
 	}
 }
 
-// TestThreadConnTakesWhatHasCome: what its caller did meanwhile may have taken all the time.
-func TestThreadConnTakesWhatHasCome(t *testing.T) {
+// TestConnTakesWhatHasCome: what its caller did meanwhile may have taken all the time.
+func TestConnTakesWhatHasCome(t *testing.T) {
 	over := make(chan struct{})
 	r := serve(t, testLimits(), func(_ context.Context, req Request) Response {
 		if req.ContainerID == "slow" {
@@ -141,7 +141,7 @@ func TestOnceWithoutAgent(t *testing.T) {
 	}
 	for name, socket := range map[string]string{
 		"no such socket": filepath.Join(dir, "none"), "socket of a dead agent": dead, "a file": file, "below a file": filepath.Join(file, "s"),
-		"a path that is too long": filepath.Join(dir, strings.Repeat("x", 200)),
+		"no such directory": filepath.Join(dir, "no", "s"), "a path that is too long": filepath.Join(dir, strings.Repeat("x", 200)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := Once(t.Context(), time.Minute, socket, Request{Verb: Add}); !errors.Is(err, ErrNoAgent) || !strings.Contains(err.Error(), socket) {
@@ -277,7 +277,7 @@ func TestOnceSaysHowLongItStillWaits(t *testing.T) {
 		t.Cleanup(func() { _ = syscall.Close(accepted[i]) })
 	}
 	var req Request
-	if err := readFrame(&threadLine{fd: accepted[1], deadline: time.Now().Add(time.Minute)}, &req); err != nil {
+	if err := readFrame(&line{fd: accepted[1], deadline: time.Now().Add(time.Minute)}, &req); err != nil {
 		t.Fatal(err)
 	}
 	if left := (<-ended).Sub(room); req.DeadlineMillis < 1 || req.DeadlineMillis > left.Milliseconds() {

@@ -1,7 +1,6 @@
 package agentapi
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -15,68 +14,9 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/pause"
 )
 
-// A ThreadConn is a connection to the agent of a program that lives for a few calls, as
-// a plugin does. It blocks a thread in the kernel: there is nothing else to run, and the
-// runtime's poller, by which package net and every context with a deadline wait, takes a
-// dozen system calls and another thread for the first answer. It serves one call at a
-// time.
-type ThreadConn struct {
-	conn Conn
-	line *threadLine
-}
-
-// Connect connects to the agent's socket, within patience. Its errors are those of
-// [Dial].
-func Connect(ctx context.Context, patience time.Duration, socket string) (*ThreadConn, error) {
-	l, err := connect(ctx, time.Now().Add(patience), socket)
-	if err != nil {
-		return nil, err
-	}
-	return &ThreadConn{conn: Conn{line: l, r: bufio.NewReader(l), socket: socket}, line: l}, nil
-}
-
-// Call does what [Conn.Call] does. It waits for the answer until ctx ends, and no longer than
-// patience.
-func (c *ThreadConn) Call(ctx context.Context, patience time.Duration, req Request) (Response, error) {
-	if err := c.Send(ctx, patience, req); err != nil {
-		return Response{}, err
-	}
-	return c.Receive(ctx)
-}
-
-// Send is the first half of Call: it sends the request. The program can do something else until
-// [ThreadConn.Receive] returns the answer. Its errors are those of Call.
-func (c *ThreadConn) Send(ctx context.Context, patience time.Duration, req Request) error {
-	c.line.deadline = time.Now().Add(patience)
-	req.DeadlineMillis = max(1, patience.Milliseconds())
-	return c.conn.send(ctx, req)
-}
-
-// Receive is the second half of Call: it returns the answer. It waits as long as the patience
-// that Send was given. If that is over already, it still returns an answer of up to 4 KiB that
-// has come.
-func (c *ThreadConn) Receive(ctx context.Context) (Response, error) {
-	c.line.untried = true
-	return c.conn.receive(ctx)
-}
-
-// Close hangs up. A request that is being served learns of it.
-func (c *ThreadConn) Close() error { return c.conn.Close() }
-
-// Once makes one call by a [ThreadConn], as [Call] does, within patience.
-func Once(ctx context.Context, patience time.Duration, socket string, req Request) (Response, error) {
-	deadline := time.Now().Add(patience)
-	c, err := Connect(ctx, patience, socket)
-	if err != nil {
-		return Response{}, err
-	}
-	defer c.Close()
-	return c.Call(ctx, time.Until(deadline), req) // connecting may have taken a while
-}
-
-// threadLine is a connected socket on which reads and writes block a thread until a
+// line is a connected socket on which reads and writes block a thread until a
 // deadline.
-type threadLine struct {
+type line struct {
 	fd       int
 	deadline time.Time
 	untried  bool // the next read is tried also when the deadline is over
@@ -85,8 +25,8 @@ type threadLine struct {
 	closed bool // guarded by mu
 }
 
-// connect connects to the agent's socket. Its errors are those of [Dial].
-func connect(ctx context.Context, deadline time.Time, socket string) (*threadLine, error) {
+// connect connects to the agent's socket. Its errors are those of [Connect].
+func connect(ctx context.Context, deadline time.Time, socket string) (*line, error) {
 	// Until it is connected it does not block, so that it can be given up.
 	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
 	if err != nil {
@@ -98,7 +38,7 @@ func connect(ctx context.Context, deadline time.Time, socket string) (*threadLin
 			err = syscall.SetNonblock(fd, false)
 		}
 		if err == nil {
-			return &threadLine{fd: fd, deadline: deadline}, nil
+			return &line{fd: fd, deadline: deadline}, nil
 		}
 		if err = awaitAgentUntil(ctx, deadline, socket, os.NewSyscallError("connect", err)); err != nil {
 			_ = syscall.Close(fd) // nothing was done with it
@@ -134,7 +74,7 @@ func awaitAgent(ctx context.Context, socket string, err error) error {
 }
 
 // Read implements [io.Reader].
-func (l *threadLine) Read(p []byte) (int, error) {
+func (l *line) Read(p []byte) (int, error) {
 	for {
 		if err := l.bound(syscall.SO_RCVTIMEO, l.untried); err != nil {
 			return 0, err
@@ -154,7 +94,7 @@ func (l *threadLine) Read(p []byte) (int, error) {
 }
 
 // Write implements [io.Writer].
-func (l *threadLine) Write(p []byte) (int, error) {
+func (l *line) Write(p []byte) (int, error) {
 	for written := 0; ; {
 		if err := l.bound(syscall.SO_SNDTIMEO, false); err != nil {
 			return written, err
@@ -171,7 +111,7 @@ func (l *threadLine) Write(p []byte) (int, error) {
 
 // bound lets the next read, or the next write, block until l's deadline. When that is over
 // it is an error, or one that must be tried is given a millisecond.
-func (l *threadLine) bound(option int, try bool) error {
+func (l *line) bound(option int, try bool) error {
 	left := time.Until(l.deadline)
 	if left <= 0 && !try {
 		return context.DeadlineExceeded
@@ -180,8 +120,8 @@ func (l *threadLine) bound(option int, try bool) error {
 	return os.NewSyscallError("setsockopt", syscall.SetsockoptTimeval(l.fd, syscall.SOL_SOCKET, option, &t))
 }
 
-// hangUp implements [line].
-func (l *threadLine) hangUp() {
+// hangUp hangs up, from any goroutine: it ends a read or a write that is under way.
+func (l *line) hangUp() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.closed { // else the descriptor may be another file's
@@ -190,7 +130,7 @@ func (l *threadLine) hangUp() {
 }
 
 // Close implements [io.Closer]. No read or write may be under way.
-func (l *threadLine) Close() error {
+func (l *line) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
