@@ -152,15 +152,24 @@ func (s *Store) lead(c *call) {
 	if c.standing.Load() == answered {
 		return // the turn came with the answer
 	}
+	s.serveQueue()
+	// The callers that were just answered are runnable: let them queue what they want
+	// next, so that it shares the next commit.
+	runtime.Gosched()
+}
+
+// serveQueue runs and answers the calls of one commit, and reports whether there were any.
+func (s *Store) serveQueue() bool {
 	// A fault in the mapped file, which somebody has cut off behind our back,
 	// is a panic that can be handled, and not the end of the process.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	calls := s.take()
+	if len(calls) == 0 {
+		return false
+	}
 	defer s.answer(calls, errExited) // those that have no answer yet
 	s.serve(calls)
-	// The callers that were just answered are runnable: let them queue what they want
-	// next, so that it shares the next commit.
-	runtime.Gosched()
+	return true
 }
 
 // pass gives the turn to another call.

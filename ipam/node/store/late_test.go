@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -84,5 +85,27 @@ func TestViewWaitsForTheDiskUntilItsContextEnds(t *testing.T) {
 	close(goOn)
 	if err := errors.Join(<-first, <-waited, s.ViewContext(t.Context(), look)); err != nil || !known {
 		t.Errorf("when the disk goes on: %v, seen: %v", err, known)
+	}
+}
+
+// TestWait: whatever waits for other calls does so where a scheduler can decide.
+func TestWait(t *testing.T) {
+	var waits []int
+	var s *Store
+	s = newStore(t, Options{Wait: func(_ context.Context, first, second <-chan struct{}) int {
+		waits = append(waits, len(s.turn))
+		select {
+		case <-first:
+			return 0
+		case <-second:
+			return 1
+		}
+	}})
+	update(t, s, func(tx *Tx) error { return tx.PutAttachment(claimed(1)) })
+	if err := errors.Join(s.Check(), s.Close(), s.Close()); err != nil {
+		t.Error(err)
+	}
+	if !slices.Equal(waits, []int{1, 1, 1, 1}) {
+		t.Errorf("with the turn free or not there were %v waits; want four, when it was free", waits)
 	}
 }

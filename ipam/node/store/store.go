@@ -124,8 +124,7 @@ func (s *Store) Close() error {
 	if !first {
 		return nil
 	}
-	for calls := s.take(); len(calls) > 0; calls = s.take() {
-		s.serve(calls)
+	for s.serveQueue() {
 	}
 	return s.explain(errors.Join(s.disk.Close(), s.o.closeWitness()))
 }
