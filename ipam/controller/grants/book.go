@@ -2,7 +2,6 @@ package grants
 
 import (
 	"fmt"
-	"maps"
 	"net/netip"
 	"time"
 
@@ -75,12 +74,6 @@ type pool struct {
 	// searches that have found none since a lease last went.
 	cursor map[allocator.Family]netip.Addr
 	full   map[string]bool
-	// dry are the droughts, by search; dried says that one has begun since anybody was
-	// told.
-	dry   map[string]*drought
-	dried bool
-	// cededAt is when a holder was last seen to have ceded addresses; zero if never.
-	cededAt time.Time
 	// waiting are the asks to be tried again when the pool changes; woken says
 	// that it has.
 	waiting map[*waiter]struct{}
@@ -147,7 +140,7 @@ func (b *Book) pool(name protocol.PoolName) *pool {
 	if p == nil {
 		p = &pool{
 			name: name, stocks: newStocks(), leases: map[netip.Prefix]*lease{}, cursor: map[allocator.Family]netip.Addr{},
-			full: map[string]bool{}, dry: map[string]*drought{}, waiting: map[*waiter]struct{}{},
+			full: map[string]bool{}, waiting: map[*waiter]struct{}{},
 		}
 		b.pools[name] = p
 	}
@@ -173,8 +166,6 @@ func (b *Book) SetPool(s PoolState) bool {
 			must(p.stocks[k].space.Reshape())
 		}
 	}
-	now := b.now()
-	maps.DeleteFunc(p.dry, func(_ string, d *drought) bool { return d.over(now) })
 	p.settleAll()
 	b.wake(p)
 	return true

@@ -42,8 +42,9 @@ type waiter struct {
 	// owed says that its grantee was told that it is being worked on, and is to hear
 	// what comes of that.
 	owed    bool
-	gone    bool   // has been withdrawn
-	arrived uint64 // in the Book's count: before any call that began later
+	gone    bool      // has been withdrawn
+	came    time.Time // when it was first asked
+	arrived uint64    // in the Book's count: before any call that began later
 
 	starves []*pool // in which it has found nothing, after every holder was asked
 
@@ -77,7 +78,7 @@ func (b *Book) Ask(a Ask, read uint64) Answer {
 	case w == nil:
 		a = a.prepare()
 		b.queue.last++
-		w = &waiter{ask: a, seq: b.queue.last, arrived: b.Begin()}
+		w = &waiter{ask: a, seq: b.queue.last, came: b.now(), arrived: b.Begin()}
 		b.queue.asks[uid] = w
 		name := nameOf(a.To)
 		b.queue.byName[name] = append(b.queue.byName[name], uid)

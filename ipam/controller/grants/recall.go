@@ -139,7 +139,7 @@ func (b *Book) recall(r *round, p *pool, l *lease, v allocator.View) *recall {
 // way for it.
 func (b *Book) hear(p *pool, l *lease, old protocol.Lease) {
 	if l.UID == old.UID && slices.ContainsFunc(l.Ceded, func(a netip.Addr) bool { return !slices.Contains(old.Ceded, a) }) {
-		b.noteCeded(p, l)
+		b.noteCeded(l)
 	}
 	if rec := l.asked.under; rec != nil {
 		switch {
@@ -162,15 +162,13 @@ func (b *Book) hear(p *pool, l *lease, old protocol.Lease) {
 // noteCeded notes that the holder of l has ceded some of it, so that it need not be recalled. A
 // holder that cedes unasked cedes all that is free, and whatever comes free later. A holder that
 // was asked for a part cedes what is free of that part.
-func (b *Book) noteCeded(p *pool, l *lease) {
-	now := b.now()
-	p.cededAt = now
+func (b *Book) noteCeded(l *lease) {
 	b.noteResponsive(l)
 	under := l.asked.under
 	if rec := cmp.Or(under, l.asked.overdue); rec != nil && rec.one || under != nil && !under.view.IsAll() {
 		return // its answer tells
 	}
-	if again := now.Add(rest); again.After(l.asked.again) {
+	if again := b.now().Add(rest); again.After(l.asked.again) {
 		l.asked.again = again
 	}
 }

@@ -91,7 +91,7 @@ func TestOrderOfFinding(t *testing.T) {
 			}
 		}
 		r.Ask(requestOf(t, "last", "lan", "10.0.0.1-10.0.0.14"))
-		time.Sleep(unaskedWithin) // nobody cedes unasked here
+		time.Sleep(unaskedFor) // nobody cedes unasked here
 		if got := r.settle(requestOf(t, "last", "lan", "10.0.0.1-10.0.0.14")); got.Problem.Reason != Exhausted {
 			t.Errorf("beyond the last: %q, %v; want %v", addrs(got), got.Problem.Reason, Exhausted)
 		}
@@ -184,7 +184,7 @@ func TestRecalls(t *testing.T) {
 		if most != eachAsks {
 			t.Errorf("%d recalls at once for one who waits; want %d", most, eachAsks)
 		}
-		if took := time.Since(begun); took > 2*patience+unaskedWithin+time.Second {
+		if took := time.Since(begun); took > 2*patience+unaskedFor+time.Second {
 			t.Errorf("granted after %v; want the silent ones passed over after %v", took, patience)
 		}
 		r.Withdraw("s-a")
@@ -333,7 +333,7 @@ func TestStoreThatWasLost(t *testing.T) {
 		time.Sleep(time.Second)
 		begun := time.Now()
 		r.Ask(requestOf(t, "a", "lan", "10.0.0.1-10.0.0.2"))
-		time.Sleep(unaskedWithin + time.Second) // nobody cedes unasked here
+		time.Sleep(unaskedFor + time.Second) // nobody cedes unasked here
 		if got := r.Ask(requestOf(t, "a", "lan", "10.0.0.1-10.0.0.2")); addrs(got) != "10.0.0.2/30" {
 			t.Errorf("granted %q, %+v after %v; want 10.0.0.2", addrs(got), got.Problem, time.Since(begun))
 		}
@@ -438,62 +438,21 @@ func (d *drying) round(when string, recalls int) {
 	}
 }
 
-// TestDrought: in the second after a part of a pool has run dry only a few holders are
-// asked, whoever waits: if the pool is exhausted, they cede what they have unasked, once
-// they hear of it.
-func TestDrought(t *testing.T) {
-	d := newDrying(t, "10.0.0.0/26")
-	d.round("at first", eachAsks)
-	if told := d.b.takeChanged(); len(told) != 1 || told[0] != "lan" {
-		t.Errorf("pools %v are looked at; want the one that has run dry", told)
-	}
-	d.now = d.now.Add(unaskedWithin / 2)
-	for i := 1; i <= 30; i++ {
-		if _, l := d.b.lease(d.name(i)); l.asked.under != nil {
-			d.holds(i, l.asked.under.ID, false) // it has nothing to cede
-		}
-	}
-	d.round("when these have answered", eachAsks)
-	d.now = d.now.Add(unaskedWithin / 2)
-	d.round("once all have heard", 30)
-	if told := d.b.takeChanged(); len(told) != 0 {
-		t.Errorf("pools %v are looked at again; want none", told)
-	}
-	// A block that nobody holds ends it; the others who wait begin the next.
-	d.b.Forget(d.name(1), "l1")
-	d.round("when a block is free", 30)
-	for _, dry := range d.b.pools["lan"].dry {
-		if dry.since != d.now {
-			t.Errorf("the drought began %v ago; want a new one", d.now.Sub(dry.since))
-		}
-	}
-}
-
-// TestDroughtOfAll: where no block is left at all, every holder hears of it. While some
-// cede unasked nobody is asked, for a while, and who has ceded is not asked at all.
-func TestDroughtOfAll(t *testing.T) {
+// TestSpentPool: where no block is left every holder hears that the pool is exhausted, and cedes
+// unasked. So nobody is recalled for who has come within a second. Where blocks are left, and only
+// the part of the pool that is wanted has none, nobody else would cede.
+func TestSpentPool(t *testing.T) {
 	d := newDrying(t, "10.0.0.0/27")
 	d.round("at first", 0)
-	if told := d.b.takeChanged(); len(told) != 1 || told[0] != "lan" {
-		t.Errorf("pools %v are looked at; want the one that has run dry", told)
+	if due, ok := d.b.due(); !ok || !due.Equal(d.now.Add(unaskedFor)) {
+		t.Errorf("looked at again at %v, %t; want in %v", due, ok, unaskedFor)
 	}
-	began := d.now
-	for i := 1; d.now.Sub(began) < unaskedMost; i++ {
-		d.round("while holders cede", 0)
-		d.now = d.now.Add(unaskedWithin - time.Millisecond)
-		d.holds(i, "", true)
-		if due, ok := d.b.due(); !ok || due.After(began.Add(unaskedMost)) {
-			t.Fatalf("looked at again at %v, %t; want no later than %v after the first look", due.Sub(began), ok, unaskedMost)
-		}
-	}
-	ceded := 0
-	for i := 1; i <= 30; i++ {
-		if _, l := d.b.lease(d.name(i)); len(l.Ceded) > 0 {
-			ceded++
-		}
-	}
-	if ceded == 0 {
-		t.Fatal("nobody has ceded")
-	}
-	d.round("when it has taken too long", 30-ceded)
+	d.now = d.now.Add(unaskedFor / 2)
+	d.holds(1, "", true)
+	d.round("when one has ceded", 0)
+	d.now = d.now.Add(unaskedFor / 2)
+	d.round("after a second", 29)
+
+	d = newDrying(t, "10.0.0.0/26")
+	d.round("where blocks are left", 30)
 }

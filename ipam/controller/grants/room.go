@@ -41,7 +41,7 @@ func (b *Book) find(r *round, by *waiter, w want) (spot, Problem) {
 	if !p.state.Open {
 		return spot{}, problem(PoolNotReady, "pool %s is closed: see its condition Ready", p.name)
 	}
-	return spot{}, b.summon(r, w, size)
+	return spot{}, b.summon(r, by, w, size)
 }
 
 // key returns what wants have in common that the same addresses would do for.
@@ -58,7 +58,6 @@ func (w want) free(size int) (spot, Problem) {
 		if bad := p.enter(block, false); bad.Reason != NoProblem {
 			return spot{}, bad
 		}
-		delete(p.dry, w.key())
 	}
 	for k := range kinds {
 		if a, ok := p.room(k, w); ok {

@@ -190,7 +190,7 @@ func TestOneReadOfThePool(t *testing.T) {
 func TestCededUnasked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, o := newObserved(t, Notify{})
-		p, l := b.book.lease("lan.0a000000.30")
+		_, l := b.book.lease("lan.0a000000.30")
 		l.asked = asked{unanswering: true} // as of one that was ceded long ago
 		more := l.Lease.Clone()
 		more.Revision, more.Ceded = o.next(), append(more.Ceded, netip.MustParseAddr("10.0.0.2"))
@@ -198,9 +198,6 @@ func TestCededUnasked(t *testing.T) {
 		now := b.cfg.Now()
 		if got := l.asked.again.Sub(now); got != rest {
 			t.Errorf("it is left alone for %v; want %v", got, rest)
-		}
-		if p.cededAt != now {
-			t.Errorf("last ceded at %v; want now", p.cededAt)
 		}
 		if l.asked.unanswering {
 			t.Error("its holder seems not to answer")
@@ -315,53 +312,6 @@ func TestRecallEndsWhileItIsWritten(t *testing.T) {
 			t.Errorf("to be tidied are the registrations of %v afterwards; want none", got)
 		}
 	})
-}
-
-// TestDroughtEnds: a search that nobody has made for long begins anew, and is forgotten.
-func TestDroughtEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b, _ := newObserved(t, Notify{})
-		p, _ := b.book.lease("lan.0a000000.30")
-		w := want{pool: p, family: allocator.IPv4, search: allocator.View{}.String()}
-		first := b.book.driedUp(w, 30, b.cfg.Now())
-		first.asked = eachAsks
-		time.Sleep(5 * time.Minute)
-		if again := b.book.driedUp(w, 30, b.cfg.Now()); again != first {
-			t.Error("a search that goes on begins anew")
-		}
-		time.Sleep(11 * time.Minute)
-		if again := b.book.driedUp(w, 30, b.cfg.Now()); again == first {
-			t.Error("a search that nobody made for eleven minutes goes on")
-		}
-		time.Sleep(11 * time.Minute)
-		s := p.state
-		s.Revision = "100"
-		if !b.book.SetPool(s) || len(p.dry) > 0 {
-			t.Errorf("%d searches are known that nobody makes", len(p.dry))
-		}
-	})
-}
-
-// TestUnaskedUntil: only of a pool that is spent do holders cede unasked, so that who has
-// ceded lately says something of the others.
-func TestUnaskedUntil(t *testing.T) {
-	since := time.UnixMilli(1_000_000)
-	for _, tt := range []struct {
-		name  string
-		spent bool
-		ceded time.Duration // after since
-		want  time.Duration
-	}{
-		{"nobody has ceded", true, -time.Hour, unaskedWithin},
-		{"somebody has", true, unaskedWithin / 2, unaskedWithin / 2 * 3},
-		{"they do so for long", true, unaskedMost, unaskedMost},
-		{"who has was asked", false, unaskedWithin / 2, unaskedWithin},
-	} {
-		d := &drought{since: since, spent: tt.spent}
-		if got := d.unaskedUntil(&pool{cededAt: since.Add(tt.ceded)}).Sub(since); got != tt.want {
-			t.Errorf("%s: %v; want %v", tt.name, got, tt.want)
-		}
-	}
 }
 
 // unreached is a server that the first create of a lease does not reach.

@@ -20,54 +20,9 @@ type search struct {
 	again time.Time
 }
 
-// unaskedWithin is within which time holders cede what they have unasked, once nothing
-// is left of a pool: all of them hear that it is exhausted. To ask each of them as well
-// would be three writes for what is on its way. Where the API server is slow it takes
-// longer: while some have ceded so lately, the others are waited for, but not for longer
-// than unaskedMost, since an ADD has a few seconds.
-const (
-	unaskedWithin = time.Second
-	unaskedMost   = 3 * time.Second
-)
-
-// drought is a time in which a search finds no block that nobody holds.
-type drought struct {
-	since time.Time
-	last  time.Time // when it found none
-	asked int       // recalls made for it
-	spent bool      // as it began every block of the family was leased: all hear that the pool is exhausted
-}
-
-// driedUp returns the drought of a search that has found nothing. When one begins, the
-// pool is looked at: it may be exhausted.
-func (b *Book) driedUp(w want, size int, now time.Time) *drought {
-	d := w.pool.dry[w.key()]
-	if d == nil || d.over(now) {
-		d = &drought{since: now, spent: w.pool.spent(w.family, size)}
-		w.pool.dry[w.key()] = d
-		w.pool.dried = true
-		b.touch(w.pool)
-	}
-	d.last = now
-	return d
-}
-
-// over reports whether nobody has searched for so long that the next who does begins
-// anew: for far longer than whoever waits searches again, also where this program was
-// held up in between, or else no search would get beyond its beginning.
-func (d *drought) over(now time.Time) bool { return now.Sub(d.last) > 10*time.Minute }
-
-// unaskedUntil returns until when holders of p are left to cede unasked.
-func (d *drought) unaskedUntil(p *pool) time.Time {
-	until, most := d.since.Add(unaskedWithin), d.since.Add(unaskedMost)
-	if last := p.cededAt.Add(unaskedWithin); d.spent && last.After(until) { // else who cedes was asked
-		until = last
-	}
-	if until.After(most) {
-		return most
-	}
-	return until
-}
+// unaskedFor is how long an ask of a pool that has no block left waits before anybody is
+// recalled for it: its holders hear that it is exhausted, and cede what is free unasked.
+const unaskedFor = time.Second
 
 // spent reports whether every block of a family is leased.
 func (p *pool) spent(f allocator.Family, size int) bool {
@@ -75,9 +30,13 @@ func (p *pool) spent(f allocator.Family, size int) bool {
 	return !left
 }
 
-// summon has holders asked to cede what w wants, until enough recalls are under
+// summon has holders asked to cede what w wants for by, until enough recalls are under
 // way. Once nobody is left to be asked the pool is exhausted.
-func (b *Book) summon(r *round, w want, size int) Problem {
+func (b *Book) summon(r *round, by *waiter, w want, size int) Problem {
+	if until := by.came.Add(unaskedFor); r.now.Before(until) && w.pool.spent(w.family, size) {
+		w.pool.askAgain = earlier(w.pool.askAgain, until)
+		return Problem{}
+	}
 	s := r.searches[w.key()]
 	if s == nil {
 		s = b.callees(w, size, r.now)
@@ -85,28 +44,15 @@ func (b *Book) summon(r *round, w want, size int) Problem {
 	}
 	s.asks++
 	most := min(eachAsks*s.asks, recallsMost)
-	dry := b.driedUp(w, size, r.now)
-	until := dry.unaskedUntil(w.pool)
-	unasked := r.now.Before(until)
-	switch {
-	case unasked && dry.spent:
-		most = 0
-	case unasked:
-		most = min(most, s.under+eachAsks-dry.asked)
-	}
-	if unasked {
-		w.pool.askAgain = earlier(w.pool.askAgain, until)
-	}
 	for s.under < most && len(s.left) > 0 {
 		l := s.left[0]
 		s.left = s.left[1:]
 		if l.asked.under == nil {
 			b.recall(r, w.pool, l, w.view)
-			dry.asked++
 		}
 		s.under++
 	}
-	if s.under > 0 || unasked && len(s.left) > 0 {
+	if s.under > 0 {
 		return Problem{}
 	}
 	w.pool.askAgain = earlier(w.pool.askAgain, s.again)

@@ -22,14 +22,13 @@ func (b *Book) touch(p *pool) {
 	}
 }
 
-// takeChanged returns the pools whose Starving has changed since takeChanged was last called, and
-// those of which a search has begun to find nothing.
+// takeChanged returns the pools whose Starving has changed since takeChanged was last called.
 func (b *Book) takeChanged() []protocol.PoolName {
 	var names []protocol.PoolName
 	for _, p := range b.touched {
 		p.touched = false
-		if now := p.starving > 0; now != p.announced || p.dried {
-			p.announced, p.dried = now, false
+		if now := p.starving > 0; now != p.announced {
+			p.announced = now
 			names = append(names, p.name)
 		}
 	}

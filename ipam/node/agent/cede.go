@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
-	"time"
 
 	"go4.org/netipx"
 
@@ -16,9 +15,6 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
-
-// cedeSpread is within which time all agents cede that hear that a pool is exhausted.
-const cedeSpread = 500 * time.Millisecond
 
 // errNothing ends a drive that there is no cause for.
 var errNothing = errors.New("there is nothing to do")
@@ -284,15 +280,6 @@ func (a *Agent) barFree(tx *store.Tx, self protocol.Self, r protocol.Right, with
 	return addrs, nil
 }
 
-// cedeAll cedes what is free of a pool, in exhaustion, and hands back what is idle.
-func (a *Agent) cedeAll(name protocol.PoolName) {
-	used, idle := a.cedable(name)
-	for _, r := range idle {
-		used = append(used, r.Name)
-	}
-	a.cede(used...)
-}
-
 // cedable returns the leases of a pool that have addresses to cede: those that something
 // rests on, and those that are idle.
 func (a *Agent) cedable(name protocol.PoolName) (used []string, idle []protocol.Right) {
@@ -328,8 +315,7 @@ func (a *Agent) cedable(name protocol.PoolName) (used []string, idle []protocol.
 	return used, idle
 }
 
-// cedeExhausted cedes what is free of every pool that is exhausted: what is left to
-// cede after a restart, or after an outage.
+// cedeExhausted cedes what is free of every pool that is exhausted, and hands back what is idle.
 func (a *Agent) cedeExhausted(ctx context.Context) {
 	a.mu.Lock()
 	var names []protocol.PoolName
@@ -356,14 +342,4 @@ func (a *Agent) cedeExhausted(ctx context.Context) {
 			a.cede(r.Name)
 		})
 	}
-}
-
-// cedeSoon is cedeAll, some moments from now, of a pool that has just been heard to be
-// exhausted: unless it has eased by then.
-func (a *Agent) cedeSoon(p *pool) {
-	a.background(func(ctx context.Context) {
-		if a.wait(ctx, sched.N(a.sched, cedeSpread)) && a.exhausted(p.name) {
-			a.cedeAll(p.name)
-		}
-	})
 }

@@ -225,7 +225,7 @@ func (a *Agent) hear(ctx context.Context, p *pool, heard Pool, exists bool) erro
 	}
 	p.set(&knownPool{Pool: heard, shape: shape, text: string(text)}, false)
 	if now && !before {
-		a.cedeSoon(p) // last: it cedes only of a pool that is known to be exhausted
+		a.background(a.cedeExhausted) // last: it cedes only of a pool that is known to be exhausted
 	}
 	return nil
 }
