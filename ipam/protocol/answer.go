@@ -33,9 +33,9 @@ func created(r Right, ev Event) Result {
 		r.take(ev.Object)
 		return Result{Next: r, Call: CallConfirm}
 	case Exists:
-		// No earlier create of it is in doubt: only what this store has without its
-		// knowing could be its own.
-		if ev.Others && r.Kind == RightLease && r.Phase == Noted && r.UID == "" && !r.Doubtful {
+		// No earlier create of it is in doubt: it is another's. What is this store's, and
+		// the store has forgotten, the hourly list of the node's own leases finds.
+		if r.Kind == RightLease && r.Phase == Noted && r.UID == "" && !r.Doubtful {
 			return Result{Next: r, Forget: true, Verdict: VerdictTaken, Why: r.Name + " is held by another"}
 		}
 		return Result{Next: r, Call: CallRead}

@@ -14,10 +14,6 @@ func TestRefusedCreateAfterOneInDoubt(t *testing.T) {
 		t.Errorf("the only create refused: got %+v; want it forgotten", res)
 	}
 	met := answerTo(CallCreate, Exists, Object{})
-	if res := Step(first.Next, cedeSelf, met); res.Forget || res.Call != CallRead {
-		t.Errorf("the only create met a lease: got %+v; want it read, for it may be one that the store has forgotten", res)
-	}
-	met.Others = true
 	if res := Step(first.Next, cedeSelf, met); !res.Forget || res.Verdict != VerdictTaken {
 		t.Errorf("the only create met another's lease: got %+v; want it forgotten", res)
 	}

@@ -83,11 +83,6 @@ func (w walk) events() []Event {
 			if w.Kind == RightRequest && w.call == CallConfirm && out == Done {
 				ev.Addrs, ev.Leases = []netip.Addr{walkAddr}, []string{"lan.0a000000.26"}
 			}
-			if w.Kind == RightLease && w.call == CallCreate && out == Exists {
-				others := ev
-				others.Others = true
-				all = append(all, others)
-			}
 			if w.Kind == RightUse && w.call == CallConfirm && out == Refused {
 				kept := ev
 				kept.Keeps = true

@@ -96,9 +96,6 @@ type Event struct {
 	// stranger ([UseEvidence.Keeps]): what rests on it may go on.
 	Keeps  bool
 	Passes bool // of a use whose confirmation was refused: another try may not be
-	// Others says, of a create that has met an object, that this store has a record of
-	// whatever is its own ([Certainty]): that one is another's.
-	Others bool
 	// Why says, in words for a person, why a confirmation was refused or a call
 	// failed.
 	Why string
@@ -215,8 +212,7 @@ func NextLook(noted, now time.Time) (time.Time, bool) {
 //
 // The rules of docs/contributing/protocol.md stand here: a record that says less than the
 // cluster is written before a call that gives away, one that says more only after
-// an answer; only a live read forgets, or a create that has met what can only be
-// another's; a right given away comes back only by a
+// an answer; only a live read forgets, or a first create that has met a lease; a right given away comes back only by a
 // fencing write, confirmed like a new one.
 func Step(r Right, self Self, ev Event) Result {
 	if ev.Kind == EventAnswer {

@@ -21,8 +21,9 @@ var stepTable = []struct{ record, events, want string }{
 	// A create may be on its way. Only half an hour of NotFound, or another's object, ends that.
 	{"noted", "Want", "noted; Create"},
 	{"noted", "use: Renew", "noted; Create"},
-	{"noted", "Look, LetGo, Create Exists", "noted; Read"},
-	{"noted", "lease: Create meets another's", "forgotten; Taken"}, // no other create is in doubt
+	{"noted", "Look, LetGo", "noted; Read"},
+	{"noted", "use/request: Create Exists", "noted; Read"},
+	{"noted", "lease: Create Exists", "forgotten; Taken"}, // no other create is in doubt
 	{"noted", "Cede or take back, Create fails, Read fails, Read NotFound, Read Done mine by a newer Tenure", "noted; Later"},
 	{"noted", "Create Done, Read Done mine, Read Done mine under another UID", "noted, seen; Confirm"},
 	{"noted", "lease: Read Done mine and granted", "noted, seen; Confirm"},
@@ -37,7 +38,6 @@ var stepTable = []struct{ record, events, want string }{
 	{"noted, seen", "Want", "noted, seen; Create"},
 	{"noted, seen", "use: Renew", "noted, seen; Create"},
 	{"noted, seen", "Look, Create Exists, Fence fails", "noted, seen; Read"},
-	{"noted, seen", "lease: Create meets another's", "noted, seen; Read"}, // one of this name was seen to be ours
 	{"noted, seen", "LetGo", "releasing; Delete"},
 	{"noted, seen", "Cede or take back, Create fails, Create Refused, Read fails, Read Done mine by a newer Tenure, Confirm Unknown, Fence Refused", "noted, seen; Later"},
 	{"noted, seen", "Read Done mine being deleted, Fence Done being deleted", "noted, seen; Later"},
@@ -141,7 +141,6 @@ var stepTable = []struct{ record, events, want string }{
 	// was faster, and confirmed like a new one. Nothing is
 	// written to before a read or an answer shows an object.
 	{"held, vanished", "lease/use: Want, Look, Create Exists", "held, vanished; Read"},
-	{"held, vanished", "lease: Create meets another's", "held, vanished; Read"},
 	{"held, vanished", "use: Renew", "held, vanished; Read"},
 	{"held, vanished", "lease/use: LetGo", "noted; Read"},
 	{"held, vanished", "lease: Cede", "held, vanished; Read"},

@@ -145,11 +145,6 @@ func tableEvents(kind RightKind) map[string]Event {
 			if kind == RightRequest && call == CallConfirm && out == Done {
 				ev.Addrs = []netip.Addr{walkAddr}
 			}
-			if kind == RightLease && call == CallCreate && out == Exists {
-				others := ev
-				others.Others = true
-				add("Create meets another's", others)
-			}
 			if kind == RightUse && call == CallConfirm && out == Refused {
 				kept := ev
 				kept.Keeps = true

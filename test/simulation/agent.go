@@ -44,7 +44,6 @@ type simAgent struct {
 	// anothers are leases that it has as Held, and that were another's when they were last
 	// read since the API server went back.
 	anothers map[string]bool
-	certain  protocol.Certainty
 }
 
 // simWait is something to do later.
@@ -180,7 +179,6 @@ func (n *simNode) listOwn() {
 	var rev protocol.Revision
 	there, tell := map[string]protocol.UID{}, map[string]protocol.Lease{}
 	sent := n.sight()
-	began := n.now().Boot
 	n.ask("list of its own", false, func() {
 		rev = revisionOf(n.w.api.revision)
 		found = n.listOf(n.disk.store)
@@ -195,18 +193,13 @@ func (n *simNode) listOwn() {
 			return
 		}
 		n.agent.listed = true
-		recorded := true
 		for _, r := range found {
 			if _, ok := n.disk.rights[r.Name]; ok || n.agent.busy[r.Name] {
-				recorded = recorded && ok
 				continue
 			}
 			n.w.logf("%s: finds %s without a record", n.machine, r.Name)
 			n.w.count("stray")
 			n.adopt(r, protocol.Releasing)
-		}
-		if recorded {
-			n.agent.certain = n.agent.certain.Listed(began)
 		}
 		n.agent.unseen = map[string]bool{}
 		for _, name := range n.names(func(r protocol.Right) bool { return r.ListedOtherwise(there[r.Name], tell[r.Name]) }) {

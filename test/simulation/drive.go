@@ -249,12 +249,8 @@ func (d *simDrive) send(res protocol.Result) {
 			delete(d.n.w.excused, r.UID) // it has looked
 		}
 		if r.Kind == protocol.RightLease && res.Call == protocol.CallCreate {
-			if ev.Outcome == protocol.Unknown {
-				d.n.agent.certain = d.n.agent.certain.Doubted(d.n.now().Boot)
-			}
-			ev.Others = ev.Outcome == protocol.Exists && d.n.agent.certain.Sure()
-			if ev.Others {
-				d.n.w.count("met another's lease")
+			if ev.Outcome == protocol.Exists {
+				d.n.w.count("met a lease")
 			}
 		}
 		d.step(ev)

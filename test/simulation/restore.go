@@ -274,7 +274,7 @@ func (n *simNode) judge(s sight, behind bool, saw func(protocol.History) protoco
 	n.w.logf("%s: the API server has gone back", n.machine)
 	n.w.count("rewound")
 	a.era++
-	a.certain, a.heard, a.listed = protocol.Certainty{}, false, false
+	a.heard, a.listed = false, false
 	clear(a.anothers)
 	a.history, a.registrar, a.beatAt = a.history.Rewound(), a.registrar.Rewound(), n.w.now
 	n.commit(func(d *simDisk) { d.history, d.boot, d.term = a.history, "", max(d.term, a.registrar.LastTerm) })

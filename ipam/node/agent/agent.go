@@ -65,10 +65,9 @@ type Agent struct {
 	anothers map[string]bool
 	// unseen are rights that a list has shown otherwise than the store has them, and of which no
 	// answer has come since.
-	unseen    map[string]bool
-	certainty protocol.Certainty // whether this store has a record of all its leases
-	reading   bool               // a store was lost in this boot, and is not read back yet
-	recalls   map[string]bool    // the registration's recalls that have been taken up, by ID
+	unseen  map[string]bool
+	reading bool            // a store was lost in this boot, and is not read back yet
+	recalls map[string]bool // the registration's recalls that have been taken up, by ID
 	// asked is what the registration asked last of the node's pods, answer what it is to say.
 	asked, answer string
 	answering     bool // what is asked is being found out

@@ -71,7 +71,7 @@ func (a *Agent) listOwn(ctx context.Context) {
 
 // compareOwn is listOwn once.
 func (a *Agent) compareOwn(ctx context.Context) error {
-	began, rewinds := a.sched.Now(), a.epoch().rewinds
+	rewinds := a.epoch().rewinds
 	leases, _, err := a.cl.Leases.NodeLeases(ctx, a.cfg.Node)
 	if err != nil {
 		return err
@@ -86,21 +86,12 @@ func (a *Agent) compareOwn(ctx context.Context) error {
 	a.mu.Lock()
 	a.reading = false
 	a.mu.Unlock()
-	recorded := true
 	there, tell := map[string]protocol.UID{}, map[string]protocol.Lease{}
 	for _, l := range leases {
 		if l.Store == a.st.ID() {
 			there[l.Name], tell[l.Name] = l.UID, l
-			ok := a.adoptStray(ctx, protocol.Right{Kind: protocol.RightLease, Name: l.Name, LeaseRight: protocol.LeaseRight{Pool: l.Pool, PoolUID: l.PoolUID, Block: l.Block}})
-			recorded = recorded && ok
+			a.adoptStray(ctx, protocol.Right{Kind: protocol.RightLease, Name: l.Name, LeaseRight: protocol.LeaseRight{Pool: l.Pool, PoolUID: l.PoolUID, Block: l.Block}})
 		}
-	}
-	if recorded {
-		a.mu.Lock()
-		if a.rewinds == rewinds {
-			a.certainty = a.certainty.Listed(began.Boot)
-		}
-		a.mu.Unlock()
 	}
 	for _, s := range subs {
 		if s.Store != a.st.ID() {
@@ -124,15 +115,14 @@ func (a *Agent) compareOwn(ctx context.Context) error {
 }
 
 // adoptStray takes up an object in this store's name that the store has no record
-// of: a create that came late, from which nothing was given. It goes back. It reports
-// whether there is a record of r by now.
-func (a *Agent) adoptStray(ctx context.Context, r protocol.Right) (recorded bool) {
+// of: a create that came late, from which nothing was given. It goes back.
+func (a *Agent) adoptStray(ctx context.Context, r protocol.Right) {
 	if _, known := a.right(r.Name); known {
-		return true
+		return
 	}
 	unlock, err := a.rights.Lock(ctx, a.sched, r.Name)
 	if err != nil {
-		return false
+		return
 	}
 	defer unlock()
 	err = a.st.Update(ctx, func(tx *store.Tx) error {
@@ -144,24 +134,8 @@ func (a *Agent) adoptStray(ctx context.Context, r protocol.Right) (recorded bool
 	})
 	if err != nil {
 		a.log.WarnContext(ctx, "stray right not taken up", "right", r.Name, "error", err)
-		return false
+		return
 	}
 	a.log.InfoContext(ctx, "stray right found, giving it back", "right", r.Name)
 	a.lookIn(r.Name, 0)
-	return true
-}
-
-// certain reports whether a create, of the answer ev, has met a lease of another's: this
-// store would have a record of its own. One without an answer makes that doubtful.
-func (a *Agent) certain(ev protocol.Event) bool {
-	if ev.Call != protocol.CallCreate {
-		return false
-	}
-	now := a.sched.Now()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if ev.Outcome == protocol.Unknown {
-		a.certainty = a.certainty.Doubted(now.Boot)
-	}
-	return ev.Outcome == protocol.Exists && a.certainty.Sure()
 }

@@ -78,7 +78,7 @@ func (a *Agent) judge(ctx context.Context, s epoch, behind bool, saw func(protoc
 	a.rewinds++
 	a.history = a.history.Rewound()
 	a.registrar, a.announced = a.registrar.Rewound(), announcement{}
-	a.heardSince, a.anothers, a.unseen, a.certainty = nil, nil, nil, protocol.Certainty{}
+	a.heardSince, a.anothers, a.unseen = nil, nil, nil
 	a.mu.Unlock()
 	a.metrics.rewound.Inc()
 	a.log.ErrorContext(ctx, "the API server has gone back to an earlier state: nothing is leased or given back until the controller has opened the pools again", "node", a.cfg.Node)

@@ -368,7 +368,6 @@ func (a *Agent) call(ctx context.Context, self protocol.Self, res protocol.Resul
 	switch r.Kind {
 	case protocol.RightLease:
 		ev.Object, ev.Outcome, err = a.callLease(ctx, self, r, res.Call, has)
-		ev.Others = a.certain(ev)
 	case protocol.RightUse:
 		ev, err = a.callUse(ctx, self, ev, r)
 	case protocol.RightRequest:

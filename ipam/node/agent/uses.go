@@ -295,9 +295,8 @@ func (a *Agent) endEarlier(ctx context.Context, s protocol.SubLease) {
 	if s.Store != a.st.ID() {
 		return
 	}
-	if a.adoptStray(ctx, protocol.Right{Kind: protocol.RightUse, Name: s.Name, SubLeaseRight: protocol.SubLeaseRight{Use: s.Use}}) {
-		a.lookIn(s.Name, 0)
-	}
+	a.adoptStray(ctx, protocol.Right{Kind: protocol.RightUse, Name: s.Name, SubLeaseRight: protocol.SubLeaseRight{Use: s.Use}})
+	a.lookIn(s.Name, 0)
 }
 
 func otherUse(r protocol.Right) string {
