@@ -40,7 +40,6 @@ type Agent struct {
 	sweeper   sweeper
 	faults    faults
 	public    *leasestatus.Publisher
-	reads     *sharedPools
 	finished  atomic.Uint64 // how many acquires have ended
 
 	arrivals   lately[protocol.UID]      // pods whose ADDs have come
@@ -91,8 +90,7 @@ func New(cfg Config, st *store.Store, cl Cluster, s sched.Scheduler, host Host, 
 		ignored: map[string]string{}, readFor: map[protocol.StoreID]bool{}, beatNow: make(chan struct{}, 1), listNow: make(chan struct{}, 1),
 	}
 	a.cl.Leases, a.cl.SubLeases = carefulLeases{cl.Leases, a}, carefulSubLeases{cl.SubLeases, a}
-	a.reads = &sharedPools{Pools: cl.Pools, background: a.background, sched: s}
-	a.cl.Pools, a.cl.Registrations = carefulPools{a.reads, a}, carefulRegistrations{cl.Registrations, a}
+	a.cl.Pools, a.cl.Registrations = carefulPools{cl.Pools, a}, carefulRegistrations{cl.Registrations, a}
 	a.public = leasestatus.New(st, a.cl.Leases, s, cfg.PublishEvery, func(lease string) { a.lookIn(lease, 0) }, log)
 	a.metrics = newMetrics(state{a})
 	return a, nil

@@ -134,24 +134,19 @@ type carefulPools struct {
 }
 
 func (c carefulPools) ReadPool(ctx context.Context, name protocol.PoolName) (protocol.Pool, protocol.Outcome, error) {
-	return c.a.carefulPool(ctx, name, func(ctx context.Context) (protocol.Pool, protocol.Outcome, error) { return c.Pools.ReadPool(ctx, name) })
-}
-
-// carefulPool returns what read brings of a pool, unless that is to be withheld.
-func (a *Agent) carefulPool(ctx context.Context, name protocol.PoolName, read func(context.Context) (protocol.Pool, protocol.Outcome, error)) (protocol.Pool, protocol.Outcome, error) {
-	if err := a.withheld(name); err != nil {
+	if err := c.a.withheld(name); err != nil {
 		return protocol.Pool{}, protocol.Unknown, err
 	}
-	p, out, err := read(ctx)
+	p, out, err := c.Pools.ReadPool(ctx, name)
 	if out != protocol.Done {
 		return p, out, err
 	}
-	if err := a.readOpening(ctx, p); err != nil {
+	if err := c.a.readOpening(ctx, p); err != nil {
 		return protocol.Pool{}, protocol.Unknown, fmt.Errorf("record that pool %s has been opened: %w", name, err)
 	}
-	a.mu.Lock()
-	restored := a.history.Restored
-	a.mu.Unlock()
+	c.a.mu.Lock()
+	restored := c.a.history.Restored
+	c.a.mu.Unlock()
 	if restored != nil && !p.Deleting && !restored.Reopened(p) {
 		return protocol.Pool{}, protocol.Unknown, &withheldError{Pool: name}
 	}

@@ -11,25 +11,15 @@ import (
 )
 
 // callLease sends a step's call about a lease.
-func (a *Agent) callLease(ctx context.Context, self protocol.Self, r protocol.Right, call protocol.Call, has *shown) (protocol.Object, protocol.Outcome, error) {
-	created := has.pool
-	has.pool = nil
+func (a *Agent) callLease(ctx context.Context, self protocol.Self, r protocol.Right, call protocol.Call) (protocol.Object, protocol.Outcome, error) {
 	var l protocol.Lease
 	var out protocol.Outcome
 	var err error
 	switch call {
 	case protocol.CallCreate:
-		answered := a.reads.creating.begin(r.Pool, a.sched.Now())
 		l, out, err = a.cl.Leases.CreateLease(ctx, protocol.Lease{
 			Meta: protocol.Meta{Name: r.Name}, Protocol: protocol.Version, Pool: r.Pool, PoolUID: r.PoolUID, Block: r.Block,
 			Holder: protocol.Holder{Node: self.Node}, Store: self.Store, Term: self.Term, Turn: 1, Ceded: r.CededNext(),
-		})
-		answered(a.sched.Now(), func() {
-			// It is asked for before the create counts as answered, and not after its record:
-			// else the read that waits for the creates under way misses the last of them.
-			if out == protocol.Done {
-				has.pool = a.reads.join(r.Pool)
-			}
 		})
 	case protocol.CallRead:
 		l, out, err = a.cl.Leases.ReadLease(ctx, r.Name)
@@ -49,12 +39,7 @@ func (a *Agent) callLease(ctx context.Context, self protocol.Self, r protocol.Ri
 	case protocol.CallDelete:
 		out, err = a.cl.Leases.DeleteLease(ctx, meta(r))
 	case protocol.CallConfirm:
-		var p protocol.Pool
-		if created != nil {
-			p, out, err = a.carefulPool(ctx, r.Pool, created.await)
-		} else {
-			p, out, err = a.cl.Pools.ReadPool(ctx, r.Pool)
-		}
+		p, out, err := a.cl.Pools.ReadPool(ctx, r.Pool)
 		if out == protocol.Done || out == protocol.NotFound {
 			out, err = a.confirmLease(r, p, out)
 		}

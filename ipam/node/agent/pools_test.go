@@ -135,7 +135,6 @@ func newRegisteredAgent(t *testing.T, leases Leases, pools Pools) (*Agent, *pool
 	t.Helper()
 	a, p := newBubbleAgent(t, &listedLeases{})
 	a.cl.Leases, a.cl.Pools, a.metrics = leases, pools, newMetrics(state{a})
-	a.reads = &sharedPools{Pools: pools, background: a.background, sched: a.sched}
 	a.registrar.Term = 3
 	err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutIdentity(store.Identity{Node: "n1", Term: 3}) })
 	if err != nil {

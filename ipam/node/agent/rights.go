@@ -67,7 +67,7 @@ func (a *Agent) drive(ctx context.Context, fresh protocol.Right, begin beginning
 func (a *Agent) driveLocked(ctx context.Context, fresh protocol.Right, begin beginning) (protocol.Right, protocol.Result, error) {
 	var refused protocol.Result // while the right is being given back
 	var unanswered error
-	var has shown
+	var request protocol.SubLease // as the last answer showed it, of a request
 	var answer protocol.Event
 	var before *plannedLook // the look that was planned before the first call
 	for i := range maxSteps {
@@ -95,7 +95,7 @@ func (a *Agent) driveLocked(ctx context.Context, fresh protocol.Right, begin beg
 		if i == 0 { // what is planned from now on may be about what no answer shows
 			before = a.schedule.planned(fresh.Name)
 		}
-		ev, err := a.call(ctx, self, res, &has)
+		ev, err := a.call(ctx, self, res, &request)
 		switch {
 		case res.Call == protocol.CallFence && is[*withheldError](err): // not sent: there is nothing to find out
 			a.lookIn(fresh.Name, retryAfter)
@@ -354,24 +354,18 @@ func (a *Agent) bar(space allocator.Space, was, now protocol.Right) error {
 	return nil
 }
 
-// shown is what the last answer of a drive has for the call after it.
-type shown struct {
-	request protocol.SubLease // as it is, of a request
-	pool    *poolRead         // of a lease that was created: a read of its pool that begins after that
-}
-
 // call sends a step's call, of the step's self, and returns its answer, and what was
-// wrong with it.
-func (a *Agent) call(ctx context.Context, self protocol.Self, res protocol.Result, has *shown) (ev protocol.Event, err error) {
+// wrong with it. Of a request it keeps what the answer has shown for the call after it.
+func (a *Agent) call(ctx context.Context, self protocol.Self, res protocol.Result, request *protocol.SubLease) (ev protocol.Event, err error) {
 	r, asked := res.Next, a.sched.Now().Wall
 	ev = protocol.Event{Kind: protocol.EventAnswer, Call: res.Call}
 	switch r.Kind {
 	case protocol.RightLease:
-		ev.Object, ev.Outcome, err = a.callLease(ctx, self, r, res.Call, has)
+		ev.Object, ev.Outcome, err = a.callLease(ctx, self, r, res.Call)
 	case protocol.RightUse:
 		ev, err = a.callUse(ctx, self, ev, r)
 	case protocol.RightRequest:
-		ev, err = a.callRequest(ctx, self, r, res.Call, &has.request)
+		ev, err = a.callRequest(ctx, self, r, res.Call, request)
 	}
 	a.metrics.apiCall(r.Kind, res.Call, ev.Outcome)
 	ev.Now = asked
