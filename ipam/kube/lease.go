@@ -87,25 +87,6 @@ func (a *API) LeasesOfPool(ctx context.Context, pool protocol.PoolName) ([]proto
 	return leases, err
 }
 
-// LeasedBlocks lists the blocks of a pool that are leased, whoever holds them, out of
-// the API server's cache, which may be behind. It asks for names alone: of whole leases
-// a list costs several times as much, here and there.
-func (a *API) LeasedBlocks(ctx context.Context, pool protocol.PoolName) ([]netip.Prefix, error) {
-	var list metav1.PartialObjectMetadataList
-	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("IPLeaseList"))
-	opts := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}
-	if err := a.list(ctx, &list, opts, client.MatchingFields{"spec.pool": string(pool)}); err != nil {
-		return nil, fmt.Errorf("list names of leases: %w", err)
-	}
-	blocks := make([]netip.Prefix, 0, len(list.Items))
-	for i := range list.Items {
-		if name, block, err := protocol.ParseLeaseName(list.Items[i].Name); err == nil && name == pool {
-			blocks = append(blocks, block)
-		}
-	}
-	return blocks, nil
-}
-
 // LeasesOfNode lists the leases that a node holds, live.
 func (a *API) LeasesOfNode(ctx context.Context, node protocol.NodeName) ([]protocol.Lease, error) {
 	leases, _, err := a.NodeLeases(ctx, node)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"iter"
+	"math"
 	"net/netip"
 	"slices"
 	"time"
@@ -187,19 +188,12 @@ func (a *Agent) acquire(ctx context.Context, p *pool, n addressDemand) error {
 // errOthers says that every block that was probed is another's.
 var errOthers = errors.New("others were faster at every block that was tried")
 
-// spreadAtMost bounds how long the look after a met block waits for others' creates,
-// where one has taken long: an ADD has a few seconds.
-const spreadAtMost = 500 * time.Millisecond
-
 // probe tries blocks that are not this node's, a few of them: then the pool is nearly
 // full, or this node unlucky, and the controller knows better.
 func (a *Agent) probe(ctx context.Context, p *pool, known *knownPool, n addressDemand) error {
-	tried, small := map[netip.Prefix]bool{}, known.small(n.family)
-	for i := range a.cfg.Probes {
+	tried := map[netip.Prefix]bool{}
+	for range a.cfg.Probes {
 		block, ok, trying, err := a.candidate(p, known, n, tried)
-		if err == nil && !ok && small && a.look(ctx, p, 0) { // what was seen leased may be free again
-			block, ok, trying, err = a.candidate(p, known, n, tried)
-		}
 		if err != nil {
 			return err
 		}
@@ -212,15 +206,11 @@ func (a *Agent) probe(ctx context.Context, p *pool, known *knownPool, n addressD
 		if !ok {
 			return &unmetError{Cause: &ExhaustedError{Pool: p.name, Family: n.family, View: n.view}}
 		}
-		began := a.sched.Now()
 		if done, err := a.tryBlock(ctx, p, known, block); done {
 			return err
 		}
 		tried[block] = true
-		p.demands.met(block, a.sched.Now())
-		if small && i < a.cfg.Probes-1 { // by then the creates of those that have begun at once are answered, too
-			a.look(ctx, p, min(a.sched.Now().Since(began), spreadAtMost))
-		}
+		p.demands.met(a.sched.Now())
 	}
 	return &unmetError{Cause: fmt.Errorf("pool %s is contended: %w", p.name, errOthers)}
 }
@@ -263,11 +253,11 @@ func noLease(p *pool, block netip.Prefix, res protocol.Result) error {
 }
 
 // candidate returns the next block to try for n, claimed: one that this node has no
-// record of, that is not in tried, and that nobody was seen to have. It goes round the
-// pool from where the last probe ended, at first from a point of this node's own, so
-// that nodes do not meet; where they have met and looked, it takes any: who
-// goes on where others do meets them again at every block. ok is false if there is none;
-// trying says then whether an acquire is at one that would do.
+// record of and that is not in tried. It goes round the pool from where the last search
+// ended, at first from a point of this node's own, so that nodes do not meet. Where it has
+// met others it goes on anywhere: who goes on where others do meets them again at every
+// block. ok is false if there is none; trying says then whether an acquire is at one that
+// would do.
 func (a *Agent) candidate(p *pool, known *knownPool, n addressDemand, tried map[netip.Prefix]bool) (block netip.Prefix, ok, trying bool, err error) {
 	d := &p.demands
 	d.mu.Lock()
@@ -275,52 +265,37 @@ func (a *Agent) candidate(p *pool, known *knownPool, n addressDemand, tried map[
 	if known.bits(n.family) == 0 {
 		return netip.Prefix{}, false, false, nil
 	}
-	if d.cursor == nil {
-		d.cursor = map[allocator.Family]position{}
-	}
-	from := d.cursor[n.family]
-	if !from.set {
-		from = position{addr: known.shape.Spread(n.family, hashOf(a.cfg.Node)), set: true}
-	}
-	var seen map[netip.Prefix]bool
-	if known.small(n.family) { // else another family's overview, and far too many blocks to choose from all
-		seen = d.overviewNow(a.sched.Now())
+	from, begun := d.cursor[n.family]
+	switch {
+	case len(tried) > 0:
+		from = known.shape.Spread(n.family, a.sched.Uint64N(math.MaxUint64))
+	case !begun:
+		from = known.shape.Spread(n.family, hashOf(a.cfg.Node))
 	}
 	// d.mu is held, which every ADD needs that waits for a block: a disk that hangs must
 	// not keep it. What is found here the Update that notes a block looks at again.
 	err = a.st.Peek(func(tx *store.Tx) error {
-		free := 0
-		for found := range known.around(n, from.addr) {
-			trying = trying || d.trying[found]
-			if tried[found] || seen[found] || d.trying[found] {
+		for block = range known.around(n, from) {
+			trying = trying || d.trying[block]
+			if tried[block] || d.trying[block] {
 				continue
 			}
-			_, mine, err := tx.Right(protocol.LeaseName(p.name, found))
-			if err != nil {
+			_, mine, err := tx.Right(protocol.LeaseName(p.name, block))
+			if err != nil || !mine {
+				ok = err == nil
 				return err
 			}
-			if mine {
-				continue
-			}
-			free++
-			if a.sched.Uint64N(uint64(free)) == 0 { // each as likely as any other
-				block = found
-			}
-			if seen == nil {
-				break
-			}
 		}
-		ok = free > 0
 		return nil
 	})
 	if err != nil || !ok {
-		return block, false, trying, err
+		return netip.Prefix{}, false, trying, err
 	}
 	d.claimLocked(block)
-	if seen == nil {
-		// Behind the last address of all: the lowest.
-		d.cursor[n.family] = position{addr: netipx.PrefixLastIP(block).Next(), set: true}
+	if d.cursor == nil {
+		d.cursor = map[allocator.Family]netip.Addr{}
 	}
+	d.cursor[n.family] = netipx.PrefixLastIP(block).Next() // behind the last address of all: the lowest
 	return block, true, trying, nil
 }
 

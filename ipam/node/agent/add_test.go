@@ -19,7 +19,7 @@ import (
 // free of an earlier lease, which may be another's (I1).
 func TestFamilyWithoutBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, p := newBubbleAgent(t, &listedLeases{})
+		a, p := newBubbleAgent(t)
 		a.cfg.Fence, a.registrar.Term = 0, 3
 		lost, held := leaseRight(p.known.Pool, netip.MustParsePrefix("fd00::/120")), leaseRight(p.known.Pool, netip.MustParsePrefix("10.0.0.8/30"))
 		lost.Phase, lost.UID, lost.Revision = protocol.Lost, "u", "7"

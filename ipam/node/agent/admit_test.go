@@ -40,7 +40,7 @@ func TestAdmitKeepsWhatThePodHas(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				a, p := newBubbleAgent(t, &listedLeases{})
+				a, p := newBubbleAgent(t)
 				a.cl.Access = nobodyMay{}
 				p.known.Access = access.Rule{Asks: true}
 				addPool(t, a, "secret", poolspec.RangeText{CIDR: "10.9.0.0/24"}).known.Access = access.Rule{Asks: true}

@@ -22,7 +22,7 @@ func (goneHost) Gone(store.Attachment) bool { return true }
 // back.
 func TestGrantOfAnotherPool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, p := newBubbleAgent(t, &listedLeases{})
+		a, p := newBubbleAgent(t)
 		a.host, a.registrar.Term = goneHost{}, 3
 		pod := protocol.PodRef{Namespace: "ns", Name: "p", UID: "pod"}
 		r := protocol.Right{

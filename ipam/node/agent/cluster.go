@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"net/netip"
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/access"
@@ -39,9 +38,6 @@ type Leases interface {
 	ReadLease(ctx context.Context, name string) (protocol.Lease, protocol.Outcome, error)
 	UpdateLease(ctx context.Context, old, next protocol.Lease) (protocol.Lease, protocol.Outcome, error)
 	DeleteLease(ctx context.Context, m protocol.Meta) (protocol.Outcome, error)
-	// LeasedBlocks lists the blocks of a pool that are leased, as a cache may have it:
-	// some may not be any more, and others may be by now.
-	LeasedBlocks(ctx context.Context, pool protocol.PoolName) ([]netip.Prefix, error)
 	// NodeLeases lists the leases that a node holds, and returns the revision of the
 	// API server's data that they are of.
 	NodeLeases(ctx context.Context, node protocol.NodeName) ([]protocol.Lease, protocol.Revision, error)

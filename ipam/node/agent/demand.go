@@ -18,12 +18,11 @@ type demands struct {
 	mu sync.Mutex
 	// queues are of demands for which an ADD waits, or an acquire is under way; guarded by mu.
 	queues      map[demandKey]queue
-	ended       chan struct{}                 // guarded by mu; closed and replaced whenever an acquire ends
-	cursor      map[allocator.Family]position // guarded by mu; where to probe next
-	easing      *protocol.Instant             // guarded by mu; when the pool was last not exhausted any more
-	unmetLately map[demandKey]unmetLately     // guarded by mu; what could not be acquired lately
-	trying      map[netip.Prefix]bool         // guarded by mu; blocks that acquires are at
-	seen        overview                      // guarded by mu
+	ended       chan struct{}                   // guarded by mu; closed and replaced whenever an acquire ends
+	cursor      map[allocator.Family]netip.Addr // guarded by mu; where to probe next
+	easing      *protocol.Instant               // guarded by mu; when the pool was last not exhausted any more
+	unmetLately map[demandKey]unmetLately       // guarded by mu; what could not be acquired lately
+	trying      map[netip.Prefix]bool           // guarded by mu; blocks that acquires are at
 	// rush is when several blocks were last wanted at once, or another's lease was met; guarded
 	// by mu.
 	rush *protocol.Instant
@@ -73,11 +72,6 @@ type unmetLately struct {
 // unmetHolds is how long it is believed that a demand cannot be met: in a pool that is nearly full
 // each ADD would probe in vain before it asks.
 const unmetHolds = time.Second
-
-type position struct {
-	addr netip.Addr
-	set  bool
-}
 
 // join adds an ADD to those that wait for blocks of p. It begins an acquire,
 // whose outcome own then has, unless enough are under way. ended closes when
@@ -248,6 +242,13 @@ func (d *demands) eased(now protocol.Instant) time.Duration {
 // a status would be one write more for each. By then the pool's pressure tells whether
 // there are blocks to spare.
 const burstOver = 10 * time.Second
+
+// met notes that a search has met another's lease.
+func (d *demands) met(now protocol.Instant) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.rush = &now
+}
 
 // calm returns for how long nobody has been seen to fight for blocks of the pool: this
 // node has wanted one at a time, and met no other's.

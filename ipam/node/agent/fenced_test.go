@@ -36,7 +36,7 @@ func TestFencedGivesNoGrantAnew(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const fence = 15 * time.Minute
-				a, p := newBubbleAgent(t, &listedLeases{})
+				a, p := newBubbleAgent(t)
 				a.host = goneHost{}
 				a.registrar.Term, a.registrar.Fence, a.registrar.Self.Fence, a.registrar.Sent = 3, fence, fence, a.sched.Now()
 				if tt.fenced {

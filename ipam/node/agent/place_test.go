@@ -56,7 +56,7 @@ func TestPlace(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				a, _ := newBubbleAgent(t, &listedLeases{})
+				a, _ := newBubbleAgent(t)
 				addPool(t, a, "range-10-0-0-0-24", poolspec.RangeText{CIDR: "10.0.0.0/24"}).known.Domain = poolspec.DefaultDomain
 				pools := &domainsOf{then: tt.then, all: []poolspec.DomainPool{domainPool("default-domain", "10.1.0.0/24"), domainPool("range-10-0-0-0-24", "10.0.0.0/24")}}
 				a.cl.Pools = pools

@@ -62,7 +62,7 @@ func TestAwaitsPool(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				a, p := newBubbleAgent(t, &listedLeases{})
+				a, p := newBubbleAgent(t)
 				n := addressDemand{family: allocator.IPv4}
 				if tt.exact != "" {
 					n.exact = netip.MustParseAddr(tt.exact)
@@ -97,7 +97,7 @@ func TestAwaitsPool(t *testing.T) {
 
 // createdLeases creates leases, and deletes them.
 type createdLeases struct {
-	listedLeases
+	Leases
 	created, deleted int
 }
 
@@ -133,7 +133,7 @@ func (editedPools) ReadPool(_ context.Context, name protocol.PoolName) (protocol
 // newRegisteredAgent is newBubbleAgent on leases and pools, in term 3 of its registration.
 func newRegisteredAgent(t *testing.T, leases Leases, pools Pools) (*Agent, *pool) {
 	t.Helper()
-	a, p := newBubbleAgent(t, &listedLeases{})
+	a, p := newBubbleAgent(t)
 	a.cl.Leases, a.cl.Pools, a.metrics = leases, pools, newMetrics(state{a})
 	a.registrar.Term = 3
 	err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutIdentity(store.Identity{Node: "n1", Term: 3}) })
@@ -313,7 +313,7 @@ func TestAwaitsPoolThatWasJustClosed(t *testing.T) {
 // opened again, also where only another one that is heard of late stands in the way.
 func TestAwaitsReopening(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, p := newBubbleAgent(t, &listedLeases{})
+		a, p := newBubbleAgent(t)
 		a.history.Restored = &protocol.Restoration{Back: true, Opening: "1"}
 		a.registrar.Seen.Restored = a.history.Restored.String()
 		a.heardSince = map[protocol.PoolName]bool{"lan": true}
@@ -367,7 +367,7 @@ func TestFull(t *testing.T) {
 		{name: "both left", said: said, open: "fd00::100/122 10.0.0.4/30"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			a, p := newBubbleAgent(t, &listedLeases{})
+			a, p := newBubbleAgent(t)
 			p.known.Pressure, p.known.Exhausted = allocator.PressureExhausted, tt.said
 			err := a.st.Update(t.Context(), func(tx *store.Tx) error {
 				for block := range strings.FieldsSeq(tt.open) {
@@ -407,7 +407,7 @@ func TestPoolThatCannotBeRead(t *testing.T) {
 		{"spec.ranges[0].cidr is none", "pool lan cannot be used: spec.ranges[0].cidr is none"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			a, _ := newBubbleAgent(t, &listedLeases{})
+			a, _ := newBubbleAgent(t)
 			heard := Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}, Waits: tt.waits}
 			heard.Text.Ranges = []poolspec.RangeText{{CIDR: "10.0.0.300/24"}}
 			p := newPool("lan")

@@ -21,7 +21,7 @@ import (
 // waits for its addresses. One of a lease that is on its way back has not.
 func TestRecallOfUnknownLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, p := newBubbleAgent(t, &listedLeases{})
+		a, p := newBubbleAgent(t)
 		a.metrics, a.listNow = newMetrics(state{a}), make(chan struct{}, 1)
 		known := leaseRight(p.known.Pool, netip.MustParsePrefix("10.0.0.4/30"))
 		known.Phase, known.UID = protocol.Releasing, "u"

@@ -43,7 +43,7 @@ func (cachingHost) HostLocal(network, dataDir string) ([]HostLocalFile, error) {
 // restart.
 func TestReportsWhatTenureHasGiven(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, p := newBubbleAgent(t, &listedLeases{})
+		a, p := newBubbleAgent(t)
 		a.metrics = newMetrics(state{a})
 		host := cachingHost{cached: []cniresults.Entry{{
 			Network: "cbr0", ContainerID: "c", IfName: "eth0", Args: "K8S_POD_NAMESPACE=ns;K8S_POD_NAME=p;K8S_POD_UID=uid",
@@ -110,7 +110,7 @@ func (h *slowHost) Cached() ([]cniresults.Entry, []*cniresults.FileError, error)
 // for each question anew, and answers the last.
 func TestAnswersOneQuestionAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, _ := newBubbleAgent(t, &listedLeases{})
+		a, _ := newBubbleAgent(t)
 		host := &slowHost{}
 		a.host, a.beatNow = host, make(chan struct{}, 1)
 		ask := func(id string) {
@@ -139,7 +139,7 @@ func TestAnswersOneQuestionAtATime(t *testing.T) {
 // TestReportsWhatItCannotSee: what cannot be read is not empty. The report says which directory or
 // file of which network that is. A damaged file of a network that nobody asks for is nobody's.
 func TestReportsWhatItCannotSee(t *testing.T) {
-	a, _ := newBubbleAgent(t, &listedLeases{})
+	a, _ := newBubbleAgent(t)
 	torn := errors.New("unexpected EOF")
 	a.host = cachingHost{damaged: []*cniresults.FileError{
 		{Path: "/results/cbr0-c1-eth0", Err: torn}, {Path: "/results/net-c1-net1", Err: torn}, {Path: "/attached/c1", Err: torn},

@@ -18,7 +18,7 @@ import (
 func TestRoutesOfPools(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		prefix, addr := netip.MustParsePrefix, netip.MustParseAddr
-		a, lan := newBubbleAgent(t, &listedLeases{})
+		a, lan := newBubbleAgent(t)
 		lan.known.Routes = []poolspec.Route{{Dst: prefix("172.16.0.0/12")}, {Dst: prefix("fd01::/64")}}
 		wan := newPool("wan")
 		wan.known = &knownPool{Pool: Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "wan", UID: "w"}, Open: true}, Routes: []poolspec.Route{

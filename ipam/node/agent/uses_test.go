@@ -207,7 +207,7 @@ func TestClaimedAddressesOfTheirSource(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				a, _ := newBubbleAgent(t, &listedLeases{})
+				a, _ := newBubbleAgent(t)
 				// What the network and others have said of the default domain.
 				addPool(t, a, "default-domain", poolspec.RangeText{CIDR: "10.0.0.0/24"},
 					poolspec.RangeText{CIDR: "fd00::/48", Gateway: "fd00::ffff"}, poolspec.RangeText{CIDR: "fd01::/64", Gateway: "fd01::1"})

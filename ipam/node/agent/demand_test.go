@@ -27,23 +27,9 @@ func (c bubbleClock) Now() protocol.Instant {
 
 func (bubbleClock) After(d time.Duration) <-chan time.Time { return time.After(d) }
 
-// listedLeases has leases of these blocks, takes a tenth of a second to list them, and
-// counts what it is asked for.
-type listedLeases struct {
-	Leases
-	blocks []netip.Prefix
-	lists  int
-}
-
-func (l *listedLeases) LeasedBlocks(context.Context, protocol.PoolName) ([]netip.Prefix, error) {
-	l.lists++
-	time.Sleep(100 * time.Millisecond)
-	return l.blocks, nil
-}
-
-// newBubbleAgent returns an agent on leases with a pool that it knows: of eight blocks
-// of four IPv4 addresses, and of 2^48 blocks of IPv6. It has no registration.
-func newBubbleAgent(t *testing.T, leases *listedLeases) (*Agent, *pool) {
+// newBubbleAgent returns an agent with a pool that it knows: of eight blocks of four IPv4
+// addresses, and of 2^48 blocks of IPv6. It has no registration, and no API server.
+func newBubbleAgent(t *testing.T) (*Agent, *pool) {
 	t.Helper()
 	shape, err := poolspec.ParsePool(poolspec.PoolText{Ranges: []poolspec.RangeText{{CIDR: "10.0.0.0/27"}, {CIDR: "fd00::/64"}}})
 	if err != nil {
@@ -52,7 +38,7 @@ func newBubbleAgent(t *testing.T, leases *listedLeases) (*Agent, *pool) {
 	p := newPool("lan")
 	p.known = &knownPool{Pool: Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}, Open: true, Bits4: 30, Bits6: 112}}, shape: shape}
 	a := &Agent{
-		cfg: DefaultConfig("n1"), st: newStore(t), cl: Cluster{Leases: leases}, sched: sched.Goroutines(bubbleClock{time.Now()}), log: slog.New(slog.DiscardHandler),
+		cfg: DefaultConfig("n1"), st: newStore(t), sched: sched.Goroutines(bubbleClock{time.Now()}), log: slog.New(slog.DiscardHandler),
 		pools: map[protocol.PoolName]*pool{"lan": p},
 	}
 	a.registrar.Seen.UID = "registration"
@@ -62,127 +48,52 @@ func newBubbleAgent(t *testing.T, leases *listedLeases) (*Agent, *pool) {
 	return a, p
 }
 
-// TestLookIsShared: acquires that meet others at once make one list, and one that was
-// just made is not made again.
-func TestLookIsShared(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		leases := &listedLeases{}
-		a, p := newBubbleAgent(t, leases)
-		look := func(at string, callers int, news bool, lists int) {
-			t.Helper()
-			var wg sync.WaitGroup
-			for range callers {
-				wg.Go(func() {
-					if got := a.look(t.Context(), p, 0); got != news {
-						t.Errorf("%s: news %v; want %v", at, got, news)
-					}
-				})
-			}
-			wg.Wait()
-			if leases.lists != lists {
-				t.Errorf("%s: %d lists so far; want %d", at, leases.lists, lists)
-			}
-		}
-		look("at first", 3, true, 1)
-		look("at once", 2, false, 1)
-		time.Sleep(lookEach)
-		look("later", 2, true, 2)
-	})
-}
-
-// TestLookIsSpread: nodes that have met do not all look at once; the acquires of one
-// that meet others meanwhile wait with it for one list, made when that time is over.
-func TestLookIsSpread(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		leases := &listedLeases{}
-		a, p := newBubbleAgent(t, leases)
-		const spread = time.Hour
-		began := time.Now()
-		var wg sync.WaitGroup
-		for range 3 {
-			wg.Go(func() { a.look(t.Context(), p, spread) })
-		}
-		wg.Wait()
-		took := time.Since(began)
-		if took <= 100*time.Millisecond || took > spread+100*time.Millisecond || leases.lists != 1 {
-			t.Errorf("%d lists after %v; want one, within %v", leases.lists, took, spread)
-		}
-		if listed := a.sched.Now().Boot - p.demands.seen.at.Boot; listed != 100*time.Millisecond {
-			t.Errorf("the overview is as of %v ago; want of when the list was begun", listed)
-		}
-	})
-}
-
-// TestCandidate: a node probes from its own point on until it has met another; then
-// it takes any block that nobody was seen to have.
+// TestCandidate: a node goes round from its own point on; where it has met others it goes on
+// anywhere. It passes over blocks that it has a record of, or that an acquire is at.
 func TestCandidate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		leases := &listedLeases{}
-		a, p := newBubbleAgent(t, leases)
+		a, p := newBubbleAgent(t)
 		n := addressDemand{family: allocator.IPv4}
-		next := func() (netip.Prefix, bool) {
+		next := func(tried ...netip.Prefix) (netip.Prefix, bool) {
 			t.Helper()
-			block, ok, _, err := a.candidate(p, p.known, n, nil)
-			if err != nil {
-				t.Fatal(err)
+			met := map[netip.Prefix]bool{}
+			for _, block := range tried {
+				met[block] = true
+			}
+			block, ok, trying, err := a.candidate(p, p.known, n, met)
+			if err != nil || !ok && !trying {
+				t.Fatalf("%v, %v, on its way %v: %v", block, ok, trying, err)
 			}
 			return block, ok
 		}
-		first, _ := next()
-		second, _ := next()
-		if want := p.known.shape.Block(second.Addr(), 30); second != want || first == second {
-			t.Errorf("candidates %v and %v; want two blocks", first, second)
-		}
-		var own, free netip.Prefix
-		for block := range p.known.around(n, netip.Addr{}) {
-			switch {
-			case block == first || block == second:
-			case !own.IsValid():
-				own = block
-			case !free.IsValid():
-				free = block
-			default:
-				leases.blocks = append(leases.blocks, block)
-			}
-		}
-		if len(leases.blocks) != 4 {
-			t.Fatalf("%d blocks are left of 8; want 4", len(leases.blocks))
+		var order []netip.Prefix
+		for block := range p.known.around(n, p.known.shape.Spread(n.family, hashOf("n1"))) {
+			order = append(order, block)
 		}
 		err := a.st.Update(t.Context(), func(tx *store.Tx) error {
-			r := leaseRight(p.known.Pool, own)
+			r := leaseRight(p.known.Pool, order[1])
 			r.Phase = protocol.Releasing
 			return tx.PutRight(r)
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		a.look(t.Context(), p, 0)
-		if block, ok := next(); block != free || !ok {
-			t.Errorf("candidate %v, %v; want %v, which nobody has", block, ok, free)
+		for _, want := range []netip.Prefix{order[0], order[2]} {
+			if block, _ := next(); block != want {
+				t.Errorf("candidate %v; want %v", block, want)
+			}
 		}
-		if block, ok := next(); ok {
-			t.Errorf("candidate %v; want none: all are tried, own, or others'", block)
+		p.demands.unclaim(order[2])
+		met, seen := []netip.Prefix{order[2]}, map[netip.Prefix]bool{}
+		for range 5 {
+			block, ok := next(met...)
+			if !ok || block == order[2] || seen[block] {
+				t.Errorf("candidate %v, %v after %v; want another", block, ok, seen)
+			}
+			seen[block] = true
 		}
-		p.demands.unclaim(free)
-		p.demands.met(free, a.sched.Now())
-		if block, ok := next(); ok {
-			t.Errorf("candidate %v; want none: another was met there", block)
-		}
-		time.Sleep(lookHolds)
-		if _, ok := next(); !ok {
-			t.Error("no candidate, although it was long ago that others were seen")
-		}
-	})
-}
-
-// TestCandidateOfManyBlocks: what was seen of a pool's few IPv4 blocks does not make a
-// node choose among all of its IPv6 blocks, of which there is no end.
-func TestCandidateOfManyBlocks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a, p := newBubbleAgent(t, &listedLeases{})
-		a.look(t.Context(), p, 0)
-		if block, ok, _, err := a.candidate(p, p.known, addressDemand{family: allocator.IPv6}, nil); !ok || err != nil || block.Bits() != 112 {
-			t.Errorf("candidate %v, %v, %v; want a block of IPv6", block, ok, err)
+		if block, ok := next(met...); ok {
+			t.Errorf("candidate %v; want none: all are met, on their way, or its own", block)
 		}
 	})
 }
@@ -212,7 +123,7 @@ func takeBlock(t *testing.T, a *Agent, p *pool, block netip.Prefix) {
 // seems free is somebody's who is about to put it back.
 func TestReserveAfterTheRegistration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, p := newBubbleAgent(t, &listedLeases{})
+		a, p := newBubbleAgent(t)
 		takeBlock(t, a, p, netip.MustParsePrefix("10.0.0.4/30"))
 		a.registrar.Seen = protocol.Registration{}
 		a.reserve(p)
@@ -235,10 +146,10 @@ func TestReserveAfterTheRegistration(t *testing.T) {
 // TestReserveAfterABurst: a reserve waits until nobody fights for blocks.
 func TestReserveAfterABurst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, p := newBubbleAgent(t, &listedLeases{})
+		a, p := newBubbleAgent(t)
 		block := netip.MustParsePrefix("10.0.0.4/30")
 		takeBlock(t, a, p, block)
-		p.demands.met(block, a.sched.Now())
+		p.demands.met(a.clock.Now())
 		a.reserve(p)
 		a.reserve(p)
 		time.Sleep(burstOver - time.Millisecond)
@@ -257,7 +168,7 @@ func TestReserveAfterABurst(t *testing.T) {
 // TestHurried: there is a burst in a pool for a while after others were met there.
 func TestHurried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, p := newBubbleAgent(t, &listedLeases{})
+		a, p := newBubbleAgent(t)
 		want := func(when string, hurried bool) {
 			t.Helper()
 			if got := a.hurried("lan", a.sched.Now()); got != hurried {
@@ -265,7 +176,7 @@ func TestHurried(t *testing.T) {
 			}
 		}
 		want("at ease", false)
-		p.demands.met(netip.MustParsePrefix("10.0.0.16/30"), a.sched.Now())
+		p.demands.met(a.clock.Now())
 		want("in a burst", true)
 		time.Sleep(burstOver)
 		want("after it", false)
@@ -279,7 +190,7 @@ func TestHurried(t *testing.T) {
 // way as those may serve; the others ask the cluster at once.
 func TestRestOfAcquires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, p := newBubbleAgent(t, &listedLeases{})
+		a, p := newBubbleAgent(t)
 		known := *p.known
 		known.Pressure = allocator.PressureExhausted
 		p.known = &known
@@ -317,7 +228,7 @@ func TestRestOfAcquires(t *testing.T) {
 // reason to begin no acquire, nor to wait for those that are under way, however many they are.
 func TestQueuesOfNeeds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, p := newBubbleAgent(t, &listedLeases{})
+		a, p := newBubbleAgent(t)
 		var b netipx.IPSetBuilder
 		b.AddPrefix(netip.MustParsePrefix("10.0.0.16/28"))
 		set, err := b.IPSet()
@@ -359,7 +270,7 @@ func TestQueuesOfNeeds(t *testing.T) {
 // has landed since it looked.
 func TestLandingBetween(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, p := newBubbleAgent(t, &listedLeases{})
+		a, p := newBubbleAgent(t)
 		n := addressDemand{family: allocator.IPv4}
 		p.demands.change(n, 1, 0)
 		before := a.finished.Load()
