@@ -210,7 +210,6 @@ func (a *Agent) probe(ctx context.Context, p *pool, known *knownPool, n addressD
 			return err
 		}
 		tried[block] = true
-		p.demands.met(a.sched.Now())
 	}
 	return &unmetError{Cause: fmt.Errorf("pool %s is contended: %w", p.name, errOthers)}
 }

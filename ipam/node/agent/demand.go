@@ -23,9 +23,6 @@ type demands struct {
 	easing      *protocol.Instant               // guarded by mu; when the pool was last not exhausted any more
 	unmetLately map[demandKey]unmetLately       // guarded by mu; what could not be acquired lately
 	trying      map[netip.Prefix]bool           // guarded by mu; blocks that acquires are at
-	// rush is when several blocks were last wanted at once, or another's lease was met; guarded
-	// by mu.
-	rush *protocol.Instant
 }
 
 // demandKey tells demands by what would meet them.
@@ -90,10 +87,6 @@ func (a *Agent) join(p *pool, n addressDemand, finished uint64) (own *acquiring,
 	}
 	if size := blockSize(p, n); under >= a.cfg.Parallel || q.running >= (q.waiting+size-1)/size {
 		return nil, d.ended
-	}
-	if under > 0 {
-		now := a.sched.Now()
-		d.rush = &now
 	}
 	d.change(n, 1, 0)
 	own = &acquiring{ended: make(chan struct{})}
@@ -235,28 +228,4 @@ func (d *demands) eased(now protocol.Instant) time.Duration {
 		return math.MaxInt64
 	}
 	return now.Since(*d.easing)
-}
-
-// burstOver is how long nobody must have fought for blocks of a pool before a reserve
-// is acquired, and new leases are told of: in a burst others wait for these blocks, and
-// a status would be one write more for each. By then the pool's pressure tells whether
-// there are blocks to spare.
-const burstOver = 10 * time.Second
-
-// met notes that a search has met another's lease.
-func (d *demands) met(now protocol.Instant) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.rush = &now
-}
-
-// calm returns for how long nobody has been seen to fight for blocks of the pool: this
-// node has wanted one at a time, and met no other's.
-func (d *demands) calm(now protocol.Instant) time.Duration {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.rush == nil {
-		return math.MaxInt64
-	}
-	return now.Since(*d.rush)
 }

@@ -143,49 +143,6 @@ func TestReserveAfterTheRegistration(t *testing.T) {
 	})
 }
 
-// TestReserveAfterABurst: a reserve waits until nobody fights for blocks.
-func TestReserveAfterABurst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a, p := newBubbleAgent(t)
-		block := netip.MustParsePrefix("10.0.0.4/30")
-		takeBlock(t, a, p, block)
-		p.demands.met(a.clock.Now())
-		a.reserve(p)
-		a.reserve(p)
-		time.Sleep(burstOver - time.Millisecond)
-		synctest.Wait()
-		if n := a.finished.Load(); n != 0 {
-			t.Errorf("%d acquires in the burst; want none", n)
-		}
-		time.Sleep(2 * time.Millisecond)
-		synctest.Wait()
-		if n := a.finished.Load(); n != 1 {
-			t.Errorf("%d acquires after the burst; want one", n)
-		}
-	})
-}
-
-// TestHurried: there is a burst in a pool for a while after others were met there.
-func TestHurried(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a, p := newBubbleAgent(t)
-		want := func(when string, hurried bool) {
-			t.Helper()
-			if got := a.hurried("lan", a.sched.Now()); got != hurried {
-				t.Errorf("%s: hurried %v; want %v", when, got, hurried)
-			}
-		}
-		want("at ease", false)
-		p.demands.met(a.clock.Now())
-		want("in a burst", true)
-		time.Sleep(burstOver)
-		want("after it", false)
-		if a.hurried("other", a.sched.Now()) {
-			t.Error("a burst in a pool that the node does not use")
-		}
-	})
-}
-
 // TestRestOfAcquires: where nothing is left, as many ADDs wait for the acquires under
 // way as those may serve; the others ask the cluster at once.
 func TestRestOfAcquires(t *testing.T) {

@@ -49,10 +49,6 @@ func (a *Agent) reserve(p *pool) {
 		if wanted == 0 || d.unmet(addressDemand{family: f}, a.sched.Now()) != nil {
 			continue // those who wait need what there is
 		}
-		if calm := d.calm(a.sched.Now()); calm < burstOver {
-			a.reserveIn(p, burstOver-calm)
-			continue
-		}
 		n := addressDemand{family: f}
 		d.mu.Lock()
 		begin := max(0, min(wanted, a.cfg.Parallel)-d.acquires())

@@ -53,7 +53,6 @@ type Publisher struct {
 // what there was to say in the last round.
 type state struct {
 	uid  protocol.UID
-	pool protocol.PoolName
 	used int
 	free int
 	who  []string
@@ -81,28 +80,20 @@ type Moment struct {
 // Round writes the status of leases whose content has changed since it was last written. It
 // writes that of a new lease once two rounds have found the same content: while a lease is being
 // filled, each status would be out of date at once. It writes a few at a time, those first that
-// have waited longest, for a node that starts has all its leases to write. hurried reports
-// whether there is a burst in a pool. Then new leases of it wait: others need the API server
-// more.
-func (p *Publisher) Round(ctx context.Context, m Moment, hurried func(protocol.PoolName) bool) {
+// have waited longest, for a node that starts has all its leases to write.
+func (p *Publisher) Round(ctx context.Context, m Moment) {
 	current, err := p.current(m.Term)
 	if err != nil {
 		p.log.ErrorContext(ctx, "store not read", "error", err)
 		return
 	}
-	due := p.due(current, m.Now, hurried)
+	due := p.due(current, m.Now)
 	sched.Each(ctx, p.sched, atOnce, due[:min(len(due), batch)], func(name string) { p.tell(ctx, m, name, "") })
 }
 
 // due returns the leases to tell of, in the order to tell of them, and forgets those
 // that the node does not hold any more.
-func (p *Publisher) due(current map[string]state, now protocol.Instant, hurried func(protocol.PoolName) bool) (due []string) {
-	burst := map[protocol.PoolName]bool{}
-	for _, s := range current {
-		if _, asked := burst[s.pool]; !asked {
-			burst[s.pool] = hurried(s.pool)
-		}
-	}
+func (p *Publisher) due(current map[string]state, now protocol.Instant) (due []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for name := range p.told {
@@ -117,7 +108,7 @@ func (p *Publisher) due(current map[string]state, now protocol.Instant, hurried 
 		}
 		first := false
 		if last.uid == "" {
-			first = seen && s.alike(last) && !burst[s.pool]
+			first = seen && s.alike(last)
 			p.told[name] = state{used: s.used, free: s.free, who: s.who, at: last.at}
 		}
 		if first || !s.same(last) && now.Since(last.at) >= p.every {
@@ -186,7 +177,7 @@ func (p *Publisher) current(term int64) (map[string]state, error) {
 			}
 			if r.Kind == protocol.RightLease && r.Serves(term) {
 				b := info[assign.BlockKey{Pool: r.Pool, Block: r.Block}]
-				all[r.Name] = state{uid: r.UID, pool: r.Pool, used: b.Taken, free: b.Free}
+				all[r.Name] = state{uid: r.UID, used: b.Taken, free: b.Free}
 			}
 		}
 		for att, err := range tx.Attachments() {

@@ -63,7 +63,6 @@ type world struct {
 	heard   *heard
 	doubted []string
 	now     time.Duration
-	hurried bool
 }
 
 func newWorld(t *testing.T) *world {
@@ -123,12 +122,10 @@ func (w *world) moment(term int64) Moment {
 	return Moment{Now: protocol.Instant{Boot: w.now, Wall: time.Unix(0, 0).Add(w.now)}, Term: term}
 }
 
-func (w *world) burst(protocol.PoolName) bool { return w.hurried }
-
 // round has the publisher tell of its leases, and wants to have heard that.
 func (w *world) round(when string, want ...string) {
 	w.t.Helper()
-	w.p.Round(w.t.Context(), w.moment(3), w.burst)
+	w.p.Round(w.t.Context(), w.moment(3))
 	if got := w.heard.said(); !slices.Equal(got, want) {
 		w.t.Errorf("%s: said %q; want %q", when, got, want)
 	}
@@ -149,7 +146,7 @@ func TestRound(t *testing.T) {
 	w.round("later", lease+" u10.0.2.0/30 2/2 [10.0.2.1 ns/p net1 10.0.2.2 c-10.0.2.2 net1]")
 	w.now += every
 	w.round("nothing new since")
-	w.p.Round(t.Context(), w.moment(4), w.burst)
+	w.p.Round(t.Context(), w.moment(4))
 	if got := w.heard.said(); len(got) > 0 {
 		t.Errorf("in a new term: said %q; want nothing", got)
 	}
@@ -173,37 +170,21 @@ func TestRoundWhileItFills(t *testing.T) {
 	w.round("and does not end", second+" u10.0.3.0/30 3/1 [10.0.3.1 c-10.0.3.1 net1 10.0.3.2 c-10.0.3.2 net1 10.0.3.3 c-10.0.3.3 net1]")
 }
 
-// TestRoundInABurst: in a burst new leases are told of as late as others, after it at
-// once.
-func TestRoundInABurst(t *testing.T) {
-	w := newWorld(t)
-	w.hurried = true
-	first := w.hold("10.0.2.0/30")
-	w.round("in a burst")
-	w.hurried = false
-	w.round("after it", first+" u10.0.2.0/30 0/4 []")
-	w.hurried = true
-	second := w.hold("10.0.2.4/30")
-	w.round("in the next")
-	w.now += every
-	w.round("in one that does not end", second+" u10.0.2.4/30 0/4 []")
-}
-
 // TestRoundIsBounded: of many leases a few are told of at a time, those first that have
 // waited longest.
 func TestRoundIsBounded(t *testing.T) {
 	w := newWorld(t)
-	w.hurried = true
 	old := w.hold("10.0.1.0/30")
-	w.round("in a burst")
+	w.round("at first")
 	w.now += time.Second
 	for i := range 2 * batch {
 		w.hold(fmt.Sprintf("10.0.2.%d/30", 4*i))
 	}
-	w.round("in a burst")
-	w.hurried = false
+	w.heard.out = protocol.Unknown
+	w.round("without an answer")
+	w.heard.out = protocol.Done
 	for round, want := range []int{batch, batch, 1, 0} {
-		w.p.Round(t.Context(), w.moment(3), w.burst)
+		w.p.Round(t.Context(), w.moment(3))
 		got := w.heard.said()
 		if len(got) != want {
 			t.Errorf("round %d: %d are told of; want %d", round, len(got), want)
@@ -288,7 +269,7 @@ func TestNewestIsWrittenLast(t *testing.T) {
 					}
 				})
 			}
-			w.p.Round(t.Context(), w.moment(3), w.burst)
+			w.p.Round(t.Context(), w.moment(3))
 			if !<-answered {
 				t.Error("the recall is not answered")
 			}
