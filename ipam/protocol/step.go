@@ -212,8 +212,8 @@ func NextLook(noted, now time.Time) (time.Time, bool) {
 //
 // The rules of docs/contributing/protocol.md stand here: a record that says less than the
 // cluster is written before a call that gives away, one that says more only after
-// an answer; only a live read forgets, or a first create that has met a lease; a right given away comes back only by a
-// fencing write, confirmed like a new one.
+// an answer; only a live read forgets, or a first create that has met a lease; a right
+// given away comes back only by a fencing write, confirmed like a new one.
 func Step(r Right, self Self, ev Event) Result {
 	if ev.Kind == EventAnswer {
 		return registered(answer(r, self, ev), self)
