@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"time"
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
@@ -22,6 +21,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/workload"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/told"
 )
 
 const (
@@ -52,27 +52,20 @@ type Reconciler struct {
 	// Kuryr says that pods get the map in Kuryr's words as well.
 	Kuryr bool
 
-	// said has, by a pod's name, what was found out about it (told).
-	said sync.Map
+	told told.Faults[trouble] // of pods
 }
 
-// told is what the last look has found out about a pod.
-type told struct {
-	uid    types.UID
-	faults map[fault]trouble
-}
-
-// trouble says since when there is a fault, and whether people were told of it.
+// trouble is a fault of one pod: another of its name is told of it anew.
 type trouble struct {
-	since time.Time
-	told  bool
+	pod types.UID
+	fault
 }
 
 // Reconcile looks at one pod.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	var pod corev1.Pod
 	if err := r.Cache.Get(ctx, req.NamespacedName, &pod); err != nil {
-		r.said.Delete(req.NamespacedName)
+		r.told.Forget(req.NamespacedName)
 		return reconcile.Result{}, client.IgnoreNotFound(err) //nolint:wrapcheck // says what it is about
 	}
 	if pod.DeletionTimestamp != nil || ended(&pod) {
@@ -195,28 +188,25 @@ func related(namespace string, f fault) runtime.Object {
 // are some of which they are to be told only if they last.
 func (r *Reconciler) tell(ctx context.Context, pod *corev1.Pod, faults []fault) (waits bool) {
 	key := client.ObjectKeyFromObject(pod)
-	if len(faults) == 0 {
-		r.said.Delete(key)
-		return false
-	}
-	now := told{pod.UID, map[fault]trouble{}}
-	last, _ := r.said.Swap(key, now)
-	before, _ := last.(told)
+	all := make([]trouble, len(faults))
 	for i, f := range faults {
-		t, known := before.faults[f]
-		if !known || before.uid != pod.UID {
-			t = trouble{since: r.Now()}
-		}
-		if due := !f.patient || r.Now().Sub(t.since) >= patience; due && !t.told {
-			t.told = true
-			if i < maxEvents {
-				// The API server takes 1 KiB.
-				r.Events.Eventf(pod, related(pod.Namespace, f), corev1.EventTypeWarning, f.reason, "MakeVIFs", "%.1000s", f.message)
-			}
-			r.Log.WarnContext(ctx, "interfaces of a pod", "pod", key.String(), "reason", f.reason, "message", f.message)
-		}
-		waits = waits || !t.told
-		now.faults[f] = t
+		all[i] = trouble{pod.UID, f}
 	}
-	return waits
+	due, wait := r.told.Due(key, r.Now(), trouble.patience, all...)
+	for i, f := range due {
+		if i < maxEvents {
+			// The API server takes 1 KiB.
+			r.Events.Eventf(pod, related(pod.Namespace, f.fault), corev1.EventTypeWarning, f.reason, "MakeVIFs", "%.1000s", f.message)
+		}
+		r.Log.WarnContext(ctx, "interfaces of a pod", "pod", key.String(), "reason", f.reason, "message", f.message)
+	}
+	return wait > 0
+}
+
+// patience is how long a fault has to last before people are told.
+func (t trouble) patience() time.Duration {
+	if t.patient {
+		return patience
+	}
+	return 0
 }

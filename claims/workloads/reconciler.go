@@ -25,6 +25,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
+	"github.com/tenure-ipam/tenure/ipam/told"
 )
 
 // lookAgain is when a set is looked at again of whose claim no event comes: a claim that is
@@ -46,14 +47,14 @@ type Reconciler struct {
 	Events   events.EventRecorder
 	Log      *slog.Logger
 
-	said said
+	told told.Faults[fault]
 }
 
 // Reconcile looks at one StatefulSet.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	var obj appsv1.StatefulSet
 	if err := r.Cache.Get(ctx, req.NamespacedName, &obj); err != nil {
-		r.said.forget(req.NamespacedName)
+		r.told.Forget(req.NamespacedName)
 		return reconcile.Result{}, client.IgnoreNotFound(err) //nolint:wrapcheck // says what it is about
 	}
 	if obj.DeletionTimestamp != nil {
@@ -61,7 +62,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	set, asks, err := kube.SetOf(&obj)
 	if !asks {
-		r.said.forget(req.NamespacedName)
+		r.told.Forget(req.NamespacedName)
 		return reconcile.Result{}, nil
 	}
 	if err != nil {
@@ -230,7 +231,7 @@ func (r *Reconciler) pod(ctx context.Context, f facts, ordinal int) (types.UID, 
 
 // tell makes Events of the faults that people were not told at the last look.
 func (r *Reconciler) tell(ctx context.Context, obj *appsv1.StatefulSet, faults ...fault) {
-	r.said.tell(ctx, r.Events, r.Log.With("statefulset", client.ObjectKeyFromObject(obj).String()), obj, faults)
+	tell(ctx, &r.told, r.Events, r.Log.With("statefulset", client.ObjectKeyFromObject(obj).String()), obj, faults)
 }
 
 // errChanged says that a set has changed since it was looked at: the event of that brings it

@@ -221,6 +221,10 @@ var rules = []rule{
 		never: join(bolt, cni, []string{"./ipam/controller/grants"}),
 	},
 	{
+		pkg: "./ipam/told", why: "it knows names, and what is told of them is for others to say",
+		never: join(ours, bolt, cni),
+	},
+	{
 		pkg: "./ipam/controller/doorbell", why: "it knows names alone",
 		never: join(ours, bolt, cni),
 	},

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
@@ -24,6 +23,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/controller/doorbell"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
+	"github.com/tenure-ipam/tenure/ipam/told"
 )
 
 // Reasons of Events about definitions that cannot be used.
@@ -45,21 +45,14 @@ type Definitions struct {
 	Log      *slog.Logger
 	Now      func() time.Time
 
-	wrong sync.Map // types.NamespacedName of a definition -> wrong
-}
-
-// wrong is what is wrong with a definition, since when, and whether that was told.
-type wrong struct {
-	notice
-	since time.Time
-	told  bool
+	told told.Faults[notice] // of definitions
 }
 
 // Reconcile looks at one definition.
 func (r *Definitions) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	var o nad.NetworkAttachmentDefinition
 	if err := r.Cache.Get(ctx, req.NamespacedName, &o); apierrors.IsNotFound(err) {
-		r.wrong.Delete(req.NamespacedName)
+		r.told.Forget(req.NamespacedName)
 		return reconcile.Result{}, nil
 	} else if err != nil {
 		return reconcile.Result{}, fmt.Errorf("read definition %s: %w", req, err)
@@ -69,25 +62,15 @@ func (r *Definitions) Reconcile(ctx context.Context, req reconcile.Request) (rec
 		return reconcile.Result{}, err
 	}
 	if is.reason == "" {
-		r.wrong.Delete(req.NamespacedName)
+		r.told.Forget(req.NamespacedName)
 		return reconcile.Result{}, nil
 	}
-	was, _ := r.wrong.Load(req.NamespacedName)
-	w, _ := was.(wrong)
-	if w.notice != is {
-		w = wrong{notice: is, since: r.Now()}
-	}
-	if left := settle - r.Now().Sub(w.since); left > 0 {
-		r.wrong.Store(req.NamespacedName, w)
-		return reconcile.Result{RequeueAfter: left}, nil
-	}
-	if !w.told {
+	due, wait := r.told.Due(req.NamespacedName, r.Now(), func(notice) time.Duration { return settle }, is)
+	if len(due) > 0 {
 		r.Log.WarnContext(ctx, "definition cannot be used", "definition", req.String(), "reason", is.reason, "message", is.message)
 		r.Events.Eventf(&o, nil, corev1.EventTypeWarning, is.reason, "ReadDefinition", "%.1000s", is.message)
-		w.told = true
 	}
-	r.wrong.Store(req.NamespacedName, w)
-	return reconcile.Result{}, nil
+	return reconcile.Result{RequeueAfter: wait}, nil
 }
 
 // look returns what is wrong with a definition; the zero notice is nothing.

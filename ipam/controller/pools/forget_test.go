@@ -48,8 +48,9 @@ func TestPoolsThatAreGoneAreForgotten(t *testing.T) {
 // TestDefinitionsThatAreGoneAreForgotten: what was told of a definition is kept to tell it once.
 func TestDefinitionsThatAreGoneAreForgotten(t *testing.T) {
 	r := &Implicit{Cache: noneOfTheName{}, Log: slog.New(slog.DiscardHandler)}
-	r.tell(t.Context(), "ns/gone", notice{reasonRefused, "because"})
-	if _, kept := r.announced.Load("ns/gone"); kept {
+	refused := notice{reasonRefused, "because"}
+	r.tell(t.Context(), "ns/gone", refused)
+	if len(r.told.New(types.NamespacedName{Namespace: "ns", Name: "gone"}, refused)) == 0 {
 		t.Error("what was told of a definition that is gone is kept")
 	}
 }

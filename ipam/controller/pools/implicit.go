@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"time"
 
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
@@ -23,6 +22,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/told"
 )
 
 // Implicit makes the pools that definitions describe inline, changes them with
@@ -37,7 +37,7 @@ type Implicit struct {
 	Events   events.EventRecorder
 	Log      *slog.Logger
 
-	announced sync.Map // "namespace/name" of a definition -> notice
+	told told.Faults[notice] // of definitions
 }
 
 // Describing has the definitions that describe ranges inline.
@@ -165,13 +165,14 @@ func (r *Implicit) remove(ctx context.Context, pool *v1alpha1.IPPool) error {
 // tell makes an Event of a notice, if it is another than the last for its
 // definition.
 func (r *Implicit) tell(ctx context.Context, definition string, n notice) {
-	if last, ok := r.announced.Swap(definition, n); ok && last == n {
+	namespace, name, _ := strings.Cut(definition, "/")
+	key := client.ObjectKey{Namespace: namespace, Name: name}
+	if len(r.told.New(key, n)) == 0 {
 		return
 	}
-	namespace, name, _ := strings.Cut(definition, "/")
 	var obj nad.NetworkAttachmentDefinition
-	if err := r.Cache.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &obj); err != nil {
-		r.announced.Delete(definition)
+	if err := r.Cache.Get(ctx, key, &obj); err != nil {
+		r.told.Forget(key)
 		return // it is gone, and with it whoever would read of this
 	}
 	r.Log.WarnContext(ctx, "definition is not followed", "definition", definition, "reason", n.reason, "message", n.message)

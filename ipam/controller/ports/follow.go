@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"reflect"
 	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,6 +24,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/controller/neutron"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/told"
 )
 
 // Follower keeps pools as the subnets are that they consist of. Its requests are names of pools.
@@ -42,7 +42,7 @@ type Follower struct {
 	// Every is how often subnets are looked at.
 	Every time.Duration
 
-	said sync.Map // name of a pool -> its condition's reason and message, as an Event told it last
+	told told.Faults[string] // of pools
 }
 
 // Setup has the manager run f, and at every ring of the bell.
@@ -59,7 +59,7 @@ func (f *Follower) Setup(mgr ctrl.Manager, bell *doorbell.Bell) error {
 func (f *Follower) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	var pool v1alpha1.IPPool
 	if err := f.Cache.Get(ctx, req.NamespacedName, &pool); err != nil {
-		f.said.Delete(req.Name)
+		f.told.Forget(req.NamespacedName)
 		return reconcile.Result{}, client.IgnoreNotFound(err) //nolint:wrapcheck // says what it is about
 	}
 	if pool.Spec.Source == nil || pool.DeletionTimestamp != nil {
@@ -168,8 +168,11 @@ func patchPool(ctx context.Context, w client.Client, seen protocol.Meta, fields 
 
 // tell makes an Event of what stands against a pool, if it is another than before.
 func (f *Follower) tell(ctx context.Context, pool *v1alpha1.IPPool, says Problem) {
-	now := string(says.Reason) + " " + says.Message
-	if last, ok := f.said.Swap(pool.Name, now); ok && last == now || says.None() {
+	if says.None() {
+		f.told.Forget(client.ObjectKeyFromObject(pool))
+		return
+	}
+	if len(f.told.New(client.ObjectKeyFromObject(pool), string(says.Reason)+" "+says.Message)) == 0 {
 		return
 	}
 	f.Log.WarnContext(ctx, "pool cannot follow its subnets", "pool", pool.Name, "reason", says.Reason, "message", says.Message)
