@@ -112,6 +112,9 @@ func TestUninstall(t *testing.T) {
 	if there(t, w.pool) {
 		t.Error("the pool is still there")
 	}
+	if ns := (&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenure-system"}}); !there(t, ns) || ns.Labels["tenure.dev/uninstall"] != "true" {
+		t.Errorf("the namespace has the labels %v: the policy lets nobody delete it", ns.Labels)
+	}
 	if there(t, hook) {
 		t.Error("the API server still gives pods gates")
 	}
