@@ -51,6 +51,7 @@ func TestRewrite(t *testing.T) {
 	later.Protocol++
 	toAda, toBert := grant("10.0.0.1", ada), grant("10.0.0.1", bert)
 	kept := grant("10.0.0.1", protocol.Grantee{Kind: protocol.GranteePod, UID: "p", Namespace: "ns", Name: "p", Node: "n1"})
+	fromAll := grant("10.0.0.1", kept.To.ToSeveral())
 	toPod := func(node protocol.NodeName) edit {
 		return edit{verb: add, grant: toAda, on: "l1", pod: protocol.Grantee{Kind: protocol.GranteePod, UID: "p", Node: node}}
 	}
@@ -72,6 +73,10 @@ func TestRewrite(t *testing.T) {
 		{"add another's", lease(toBert), []edit{planned(add, toAda)}, []protocol.Grant{toBert}, []bool{false}, false},
 		{"add what is kept for the grantee's pod", lease(kept), []edit{toPod("n1")}, []protocol.Grant{toAda}, []bool{true}, true},
 		{"add what is kept for its pod, by the word of another node than the pod's", lease(kept), []edit{toPod("n2")}, []protocol.Grant{kept}, []bool{false}, false},
+		{
+			"add what is kept from all in the name of a pod, for a pod that has such a name", lease(fromAll),
+			[]edit{{verb: add, grant: toAda, on: "l1", pod: protocol.Grantee{Kind: protocol.GranteePod, UID: fromAll.To.UID, Node: "n1"}}}, []protocol.Grant{fromAll}, []bool{false}, false,
+		},
 		{"add outside the block", lease(), []edit{planned(add, grant("10.0.0.4", ada))}, nil, []bool{false}, false},
 		{"add to a node's lease", ofNode, []edit{planned(add, toAda)}, nil, []bool{false}, false},
 		{"add what a node has not ceded", ceding, []edit{planned(add, grant("10.0.0.2", ada))}, nil, []bool{false}, false},
