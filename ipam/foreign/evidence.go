@@ -242,11 +242,10 @@ func (w *weighing) says(node protocol.NodeName) (r protocol.Report, partly strin
 	return r, cmp.Or(r.Unread, w.refused[node], w.unseen(r)), true
 }
 
-// unseen returns what a node could not read of a network of the pool; of a pool that was not
-// weighed, of any.
+// unseen returns what a node could not read of a network of the pool.
 func (w *weighing) unseen(r protocol.Report) string {
 	for _, u := range r.Unseen {
-		if w == nil || w.files[u.HostLocal] {
+		if w.files[u.HostLocal] {
 			return cmp.Or(u.Why, "files of network "+u.Network)
 		}
 	}
@@ -337,11 +336,11 @@ func (e *Evidence) asked(node protocol.NodeName, pool protocol.PoolName) bool {
 	return answered && (e.Asked == nil || e.Asked[Word{node, pool}])
 }
 
-// unread returns what a node that has answered of a pool could not read, which may tell of what is
+// unread returns what a node that was asked of a pool could not read, which may tell of what is
 // kept. What was refused of its report is of no pod that something is kept for.
 func (e *Evidence) unread(node protocol.NodeName, pool protocol.PoolName) string {
 	r, w := e.Reports[node], e.weighed[pool]
-	if r.Unread != "" || w != nil && w.TrustStatus {
+	if r.Unread != "" || w.TrustStatus {
 		return r.Unread
 	}
 	return w.unseen(r)

@@ -443,7 +443,7 @@ func TestEnded(t *testing.T) {
 		{"another pod shows it", Facts{Pods: []Pod{pod("q", "ns/net", "10.0.0.5")}, Reports: quiet}, false, true, false},
 		{"its node has not answered", Facts{}, false, false, false},
 		{"its node could not read all", Facts{Reports: map[protocol.NodeName]protocol.Report{"n1": {Unread: "something"}}}, false, false, false},
-		{"its node could not read a file", Facts{Reports: map[protocol.NodeName]protocol.Report{"n1": {Unseen: []protocol.Unseen{{Why: "damaged"}}}}}, false, false, false},
+		{"its node could not read a file", Facts{Reports: map[protocol.NodeName]protocol.Report{"n1": {Unseen: []protocol.Unseen{{HostLocal: protocol.HostLocal{Network: "net"}, Why: "damaged"}}}}}, false, false, false},
 		{"a force-deleted pod still runs", Facts{Reports: map[protocol.NodeName]protocol.Report{"n1": {Running: []protocol.UID{"p"}}}}, false, false, false},
 		{"its node still sees it in a sandbox", Facts{Reports: seenBy("n1", sighting("10.0.0.5", "p", "net"))}, false, false, false},
 		{"nothing is left of it", Facts{Reports: quiet}, false, true, true},
@@ -451,11 +451,14 @@ func TestEnded(t *testing.T) {
 		{"another node could not read all", Facts{Reports: map[protocol.NodeName]protocol.Report{"n1": {ID: "x"}, "n2": {Unread: "something"}}, Agents: map[protocol.NodeName]bool{"n1": true, "n2": true}}, false, true, true},
 		{"its node counts as dead", Facts{}, true, true, false},
 	} {
+		tt.facts.Definitions = []Definition{switched}
 		if tt.facts.Agents == nil {
 			tt.facts.Agents = map[protocol.NodeName]bool{"n1": true}
 		}
 		ended := func(to protocol.Grantee) bool {
-			all, _ := Gather(tt.facts).Ended([]Bar{{Pool: "lan", Addr: addr, To: to}}, func(Bar) bool { return tt.dead }, never)
+			e, p := Gather(tt.facts), lan(t)
+			e.Weigh(&p)
+			all, _ := e.Ended([]Bar{{Pool: "lan", Addr: addr, To: to}}, func(Bar) bool { return tt.dead }, never)
 			return len(all) > 0
 		}
 		if one, several := ended(pod("p", "", "").grantee()), ended(pod("p", "", "").grantee().ToSeveral()); one != tt.want || several != tt.several {
@@ -481,6 +484,8 @@ func TestEndedOnceThePodIsTold(t *testing.T) {
 			Definitions: []Definition{switched},
 			Pods:        []Pod{pod("p", "ns/net", "")}, Agents: map[protocol.NodeName]bool{"n1": true}, Reports: map[protocol.NodeName]protocol.Report{"n1": {Has: []protocol.Sighting{tt.seen}}},
 		})
+		p := lan(t)
+		e.Weigh(&p)
 		kept := Bar{Pool: "lan", Addr: told.Addr, To: stray("n1", untold).grantee()}
 		if got, _ := e.Ended([]Bar{kept}, never, func(Bar) bool { return tt.passes }); (len(got) > 0) != tt.want {
 			t.Errorf("its node says %+v, passed on: %v: %v ended, want %v", tt.seen, tt.passes, got, tt.want)
@@ -532,6 +537,9 @@ func TestEndedThoughAnotherPoolIsUnseen(t *testing.T) {
 // those that something is kept for. So these end, and make room.
 func TestEndedThoughMoreThanCanBeIsReported(t *testing.T) {
 	e := Gather(Facts{Kept: keptStrangers(mostStrays), Agents: map[protocol.NodeName]bool{"n1": true}, Reports: seenBy("n1", strangers(1)...)})
+	p := lan(t)
+	p.Name = "else"
+	e.Weigh(&p)
 	if ended, _ := e.Ended(keptStrangers(mostStrays), never, never); len(ended) != mostStrays {
 		t.Errorf("of %d that are gone %d have ended", mostStrays, len(ended))
 	}

@@ -155,6 +155,7 @@ func (t *look) consider(ctx context.Context, o *v1alpha1.IPPool, kept map[protoc
 		verdict: foreign.Verdict{Of: foreign.StateOf(o)}, confirmed: o.Spec.TakeOver == v1alpha1.TakeOverConfirmed,
 	}
 	t.pools = append(t.pools, p)
+	p.MayUse = t.mayUse(ctx, o)
 	if poolspec.InDefaultDomain(o.Name, o.Spec.Domain) {
 		p.Domain, p.Unnamed = "", true
 	}
@@ -163,7 +164,6 @@ func (t *look) consider(ctx context.Context, o *v1alpha1.IPPool, kept map[protoc
 		p.stopped = true
 		return
 	}
-	p.MayUse = t.mayUse(ctx, o)
 	if o.Status.FencedSince != nil {
 		p.Since = o.Status.FencedSince.Time
 	}
@@ -290,8 +290,8 @@ func (t *look) read(ctx context.Context) error {
 func (t *look) weigh() {
 	t.evidence = foreign.Gather(t.facts)
 	for _, p := range t.pools {
-		if !p.stopped {
-			p.finding = t.evidence.Weigh(&p.Pool)
+		if f := t.evidence.Weigh(&p.Pool); !p.stopped { // what is kept of it may end
+			p.finding = f
 		}
 	}
 }

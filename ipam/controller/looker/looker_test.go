@@ -771,6 +771,27 @@ func TestSaysWhatHoldsUpAnEnd(t *testing.T) {
 	}
 }
 
+// A definition whose namespace may not use the pool holds up no end, be the pool stopped or not.
+func TestStrangersDirectoryHoldsUpNoEnd(t *testing.T) {
+	for _, allocation := range []v1alpha1.Allocation{v1alpha1.AllocationAutomatic, v1alpha1.AllocationStopped} {
+		c := newCluster()
+		c.pools, c.kept = []v1alpha1.IPPool{lan()}, []grants.Held{keptFor("gone", "10.0.0.2")}
+		c.pools[0].Spec.Allocation = allocation
+		c.more = []string{`{"cniVersion":"1.0.0","name":"x","type":"macvlan","ipam":{"type":"tenure","pool":"lan","dataDir":"/x"}}`}
+		c.MayUse = func(context.Context, *v1alpha1.IPPool, string) bool { return false }
+		c.answer = func(look protocol.Look) protocol.Report {
+			return protocol.Report{ID: look.ID, Unseen: []protocol.Unseen{{HostLocal: protocol.HostLocal{Network: "x", DataDir: "/x"}, Why: "cannot read /x"}}}
+		}
+		for range 3 {
+			c.look(t)
+			c.now = c.now.Add(endEvery)
+		}
+		if v := c.Of("lan"); len(c.freed) == 0 || v.Held != nil {
+			t.Errorf("allocation %s: frees %v, and says that %q hold it up", allocation, c.freed, v.Held)
+		}
+	}
+}
+
 // One address that cannot be freed hides no verdict.
 func TestVerdictsAreToldThoughNothingCanBeFreed(t *testing.T) {
 	c := newCluster()
