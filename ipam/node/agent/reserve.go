@@ -9,7 +9,11 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// reserveIn has reserve called again in d, once for all that want it meanwhile.
+// reserveAfter is how long after an ADD or DEL a pool's reserve is looked after: in a burst others
+// need these blocks more.
+const reserveAfter = 2 * time.Second
+
+// reserveIn has reserve called in d, once for all that want it meanwhile.
 func (a *Agent) reserveIn(p *pool, d time.Duration) {
 	if !p.reserving.CompareAndSwap(false, true) {
 		return
@@ -102,7 +106,7 @@ func (a *Agent) tend(p *pool) {
 	}
 	a.background(func(ctx context.Context) {
 		for p.touched.Swap(false) {
-			a.reserve(p)
+			a.reserveIn(p, reserveAfter)
 			a.mu.Lock()
 			pressed := a.pressed(p.name)
 			a.mu.Unlock()

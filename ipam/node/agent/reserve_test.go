@@ -22,7 +22,7 @@ func TestTouch(t *testing.T) {
 		t.Helper()
 		a.touch(store.Attachment{Addresses: []store.Address{{Pool: "lan", Lease: "lan.0a000000.32", Addr: netip.MustParseAddr("10.0.0.0")}}})
 		if len(tasks) != want {
-			t.Errorf("%d looks; want %d", len(tasks), want)
+			t.Errorf("%d tasks; want %d", len(tasks), want)
 		}
 	}
 	touch(1)
@@ -31,5 +31,5 @@ func TestTouch(t *testing.T) {
 	if p.touched.Load() || p.tending.Load() {
 		t.Error("something is left to look at")
 	}
-	touch(2)
+	touch(3) // one has the reserve looked after later
 }
