@@ -9,7 +9,6 @@ import (
 	"math"
 	"net/netip"
 	"slices"
-	"time"
 
 	"go4.org/netipx"
 
@@ -70,12 +69,8 @@ func (e *HeldError) Error() string {
 // cluster can help: at once where the pool is exhausted.
 func (a *Agent) obtain(ctx context.Context, p *pool, n addressDemand, finished uint64) error {
 	_, _, changed := p.now()
-	unmet := a.unmetNow(p, n)
-	switch {
-	case unmet != nil && n.exact.IsValid():
+	if unmet := a.unmetNow(p, n); unmet != nil {
 		return unmet
-	case unmet != nil:
-		return a.awaitRest(ctx, p, n, unmet)
 	}
 	_, waited, err := p.until(ctx, a.sched, func(known *knownPool, absent bool) string { return a.unleasable(p.name, known, absent) })
 	if waited || err != nil {
@@ -97,15 +92,6 @@ func (a *Agent) lease(ctx context.Context, p *pool, n addressDemand, finished ui
 	if ended == nil {
 		return nil
 	}
-	err := a.awaitAny(ctx, p, n, own, ended)
-	if is[*unmetError](err) {
-		return a.awaitRest(ctx, p, n, err)
-	}
-	return err
-}
-
-// awaitAny waits, for an ADD that has joined, until its own acquire or another ends.
-func (a *Agent) awaitAny(ctx context.Context, p *pool, n addressDemand, own *acquiring, ended <-chan struct{}) error {
 	defer p.demands.leave(n)
 	var done <-chan struct{}
 	if own != nil {
@@ -133,27 +119,6 @@ func (a *Agent) unmetNow(p *pool, n addressDemand) error {
 		return unmet
 	}
 	return nil
-}
-
-// restAtMost is how long an ADD waits for acquires that were under way when its pool was
-// found to have nothing: longer it must not miss its place in the cluster's line.
-const restAtMost = 2 * time.Second
-
-// awaitRest waits for the next end of the acquires that are still under way, where they
-// may bring something for an ADD more than wait for them, and returns nil; else unmet.
-func (a *Agent) awaitRest(ctx context.Context, p *pool, n addressDemand, unmet error) error {
-	ended := a.joinRest(p, n)
-	if ended == nil {
-		return unmet
-	}
-	defer p.demands.leave(n)
-	switch a.sched.Wait(ctx, restAtMost, ended) {
-	case 0:
-		return nil
-	case sched.Passed:
-		return unmet
-	}
-	return noBlockYet(ctx, p)
 }
 
 func noBlockYet(ctx context.Context, p *pool) error {

@@ -104,22 +104,6 @@ type acquiring struct {
 	err   error
 }
 
-// joinRest adds an ADD to those that wait for the acquires under way for such as it, unless
-// enough do; it begins none. ended closes when any ends; nil says that the ADD does not wait.
-func (a *Agent) joinRest(p *pool, n addressDemand) (ended <-chan struct{}) {
-	d := &p.demands
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if q := d.queues[n.key()]; q.running*blockSize(p, n) <= q.waiting {
-		return nil
-	}
-	d.change(n, 0, 1)
-	if d.ended == nil {
-		d.ended = make(chan struct{})
-	}
-	return d.ended
-}
-
 // unmet returns why n could not be met a moment ago, nil if it could or was not tried.
 func (d *demands) unmet(n addressDemand, now protocol.Instant) *unmetError {
 	d.mu.Lock()

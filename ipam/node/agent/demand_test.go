@@ -143,46 +143,8 @@ func TestReserveAfterTheRegistration(t *testing.T) {
 	})
 }
 
-// TestRestOfAcquires: where nothing is left, as many ADDs wait for the acquires under
-// way as those may serve; the others ask the cluster at once.
-func TestRestOfAcquires(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a, p := newBubbleAgent(t)
-		known := *p.known
-		known.Pressure = allocator.PressureExhausted
-		p.known = &known
-		n := addressDemand{family: allocator.IPv4}
-		p.demands.change(n, 1, 0)
-		errs := make(chan error, 6)
-		for range 6 {
-			go func() { errs <- a.obtain(t.Context(), p, n, 0) }()
-		}
-		synctest.Wait()
-		for range 2 {
-			if err := <-errs; !is[*unmetError](err) {
-				t.Errorf("beyond the block that is on its way: %v; want an unmet demand", err)
-			}
-		}
-		a.land(&p.demands, n, nil)
-		synctest.Wait()
-		for range 4 {
-			if err := <-errs; err != nil {
-				t.Errorf("when it has landed: %v; want another look", err)
-			}
-		}
-		if err := a.obtain(t.Context(), p, n, 1); !is[*unmetError](err) {
-			t.Errorf("with nothing on its way: %v; want an unmet demand", err)
-		}
-		p.demands.change(n, 1, 0)
-		began := time.Now()
-		if err := a.obtain(t.Context(), p, n, 1); !is[*unmetError](err) || time.Since(began) != restAtMost {
-			t.Errorf("where it takes long: %v after %v; want an unmet demand after %v", err, time.Since(began), restAtMost)
-		}
-	})
-}
-
 // TestQueuesOfNeeds: who waits for an address of another family, or of another view, is no
-// reason to begin no acquire, nor to wait for those that are under way, however many they are.
+// reason to begin no acquire, nor to wait for a block that is on its way to them.
 func TestQueuesOfNeeds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, p := newBubbleAgent(t)
@@ -206,9 +168,6 @@ func TestQueuesOfNeeds(t *testing.T) {
 			p.demands.change(others, a.cfg.Parallel, 0)
 			if own, ended := a.join(p, n, 0); own != nil || ended == nil {
 				t.Errorf("%v: begins one more than may run at once", n.key())
-			}
-			if ended := a.joinRest(p, n); ended != nil {
-				t.Errorf("%v: waits for %v, which brings it nothing", n.key(), others.key())
 			}
 			tried := map[netip.Prefix]bool{}
 			for block := range p.known.around(n, netip.MustParseAddr("10.0.0.0")) {
