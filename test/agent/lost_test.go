@@ -196,7 +196,7 @@ func TestStoreLost(t *testing.T) {
 // sandbox, though other pods of the lost store's time keep its block frozen: the CNI library knows
 // that it is the pod's.
 func TestStoreLostKeepsFixedAddress(t *testing.T) {
-	openPool(t, "fixed", cidr("10.32.0.0/24"))
+	openPool(t, "fixed", cidr("10.199.0.0/24"))
 	f := fleet.New(t, cp.Config())
 	n := f.Start("node-fixed")
 	other := hostPod(t, n, "fixed", "fixed-other")
@@ -240,14 +240,14 @@ func TestLostStoreOfAnEarlierBoot(t *testing.T) {
 // has its place.
 func TestTwoMachines(t *testing.T) {
 	proof.Only(t)
-	openPool(t, "x26", cidr("10.32.0.0/22"))
+	openPool(t, "two-machines", cidr("10.32.0.0/22"))
 	const fence = 32 * time.Second // its half is how long the first one's heartbeats may be held up on a busy machine
 	change := func(c *daemon.Config) { c.Agent.Fence = fence }
 	f := fleet.New(t, cp.Config())
 	f.Change = change
-	first := f.Start("x26")
-	mustAdd(t, first, onPool("x26", "c1", "net1"))
-	old := leasesOf(t, "x26")
+	first := f.Start("two-machines")
+	mustAdd(t, first, onPool("two-machines", "c1", "net1"))
+	old := leasesOf(t, "two-machines")
 
 	g := fleet.New(t, cp.Config())
 	g.Observer = f.Observer
@@ -255,12 +255,12 @@ func TestTwoMachines(t *testing.T) {
 		change(c)
 		c.Agent.Machine = "another-machine"
 	}
-	second := g.Launch("x26")
+	second := g.Launch("two-machines")
 	// Longer than the second waits for one who is silent, but the first one beats.
 	deadline := time.Now().Add(fence/2 + fence/4)
 	said := false
 	for time.Now().Before(deadline) {
-		_, err := second.Add(onPool("x26", "c2", "net1"))
+		_, err := second.Add(onPool("two-machines", "c2", "net1"))
 		if err == nil {
 			t.Fatal("two machines serve one node at once")
 		}
@@ -270,14 +270,14 @@ func TestTwoMachines(t *testing.T) {
 	if !said {
 		t.Error("the second agent does not say who serves")
 	}
-	mustAdd(t, first, onPool("x26", "c3", "net1"))
+	mustAdd(t, first, onPool("two-machines", "c3", "net1"))
 	first.Stop()
 	second.AwaitServing()
 	for j := range 20 { // the observer would see an address of the first one's
-		mustAdd(t, second, onPool("x26", fmt.Sprintf("d%d", j), "net1"))
+		mustAdd(t, second, onPool("two-machines", fmt.Sprintf("d%d", j), "net1"))
 	}
 	for name, was := range old {
-		if is := leasesOf(t, "x26")[name]; is.Store != was.Store || is.Turn != was.Turn {
+		if is := leasesOf(t, "two-machines")[name]; is.Store != was.Store || is.Turn != was.Turn {
 			t.Errorf("%s was of store %s, turn %d, and is of %s, turn %d", name, was.Store, was.Turn, is.Store, is.Turn)
 		}
 	}
@@ -293,7 +293,7 @@ func TestTwoMachines(t *testing.T) {
 // serve; it does when that is mended.
 func TestStoreUnusable(t *testing.T) {
 	f := fleet.New(t, cp.Config())
-	n := f.Start("x22")
+	n := f.Start("no-store")
 	n.Stop()
 	store := n.Config().Store
 	n.Config().Store = filepath.Join(n.Config().Socket+".lock", "store.db") // beside a file, not in a directory
@@ -304,11 +304,11 @@ func TestStoreUnusable(t *testing.T) {
 	if err := d.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "make the store's directory") {
 		t.Errorf("got %v; want an error about the directory", err)
 	}
-	if _, err := n.Add(onPool("x22", "c1", "net1")); err == nil {
+	if _, err := n.Add(onPool("no-store", "c1", "net1")); err == nil {
 		t.Error("something serves")
 	}
 	n.Config().Store = store
-	f.Start("x22")
+	f.Start("no-store")
 }
 
 // TestVanishedLeaseTaken: a lease that somebody deleted, and another node took,

@@ -31,18 +31,18 @@ func wantCode(t *testing.T, err error, code agentapi.Code, text string) {
 }
 
 func TestOnePod(t *testing.T) {
-	openPool(t, "wb1", cidr("10.1.0.0/20"))
-	n := fleet.New(t, cp.Config()).Start("wb1")
-	addrs := mustAdd(t, n, onPool("wb1", "c1", "net1"))
+	openPool(t, "one-address", cidr("10.1.0.0/20"))
+	n := fleet.New(t, cp.Config()).Start("one-address")
+	addrs := mustAdd(t, n, onPool("one-address", "c1", "net1"))
 	if len(addrs) != 1 || !netip.MustParsePrefix("10.1.0.0/20").Contains(addrs[0].Addr()) || addrs[0].Bits() != 20 {
 		t.Errorf("got %v; want one address of 10.1.0.0/20", addrs)
 	}
 }
 
 func TestTwoInterfaces(t *testing.T) {
-	openPool(t, "wb2", cidr("10.2.0.0/24"))
-	n := fleet.New(t, cp.Config()).Start("wb2")
-	if a, b := mustAdd(t, n, onPool("wb2", "c1", "net1")), mustAdd(t, n, onPool("wb2", "c1", "net2")); a[0] == b[0] {
+	openPool(t, "two-interfaces", cidr("10.2.0.0/24"))
+	n := fleet.New(t, cp.Config()).Start("two-interfaces")
+	if a, b := mustAdd(t, n, onPool("two-interfaces", "c1", "net1")), mustAdd(t, n, onPool("two-interfaces", "c1", "net2")); a[0] == b[0] {
 		t.Errorf("both interfaces got %v", a)
 	}
 }
@@ -74,14 +74,14 @@ func TestRepeatedAdd(t *testing.T) {
 }
 
 func TestTinyPool(t *testing.T) {
-	openPool(t, "wb8", cidr("10.5.0.0/30")) // two addresses
+	openPool(t, "two-addresses", cidr("10.5.0.0/30")) // two addresses
 	f := fleet.New(t, cp.Config())
 	f.Change = func(c *daemon.Config) { c.Agent.Wait = time.Second }
-	n := f.Start("wb8")
-	first, second, third := onPool("wb8", "c1", "net1"), onPool("wb8", "c2", "net1"), onPool("wb8", "c3", "net1")
+	n := f.Start("two-addresses")
+	first, second, third := onPool("two-addresses", "c1", "net1"), onPool("two-addresses", "c2", "net1"), onPool("two-addresses", "c3", "net1")
 	mustAdd(t, n, first)
 	mustAdd(t, n, second)
-	n.Refused(t, third, "pool wb8 is exhausted")
+	n.Refused(t, third, "pool two-addresses is exhausted")
 	mustDel(t, n, first)
 	mustAdd(t, n, third)
 }
@@ -108,29 +108,29 @@ func TestManyNodesShareAPool(t *testing.T) {
 }
 
 func TestAPIAway(t *testing.T) {
-	openPool(t, "x5", cidr("10.16.0.0/16"))
+	openPool(t, "api-away", cidr("10.16.0.0/16"))
 	f := fleet.New(t, cp.Config())
 	f.Change = func(c *daemon.Config) { c.Agent.Idle = time.Second }
-	n := f.Start("x5")
-	mustAdd(t, n, onPool("x5", "c0", "net1"))
+	n := f.Start("api-away")
+	mustAdd(t, n, onPool("api-away", "c0", "net1"))
 	if err := cp.PauseAPIServer(); err != nil {
 		t.Fatal(err)
 	}
 	for i := 1; i < 40; i++ { // within the block
-		mustAdd(t, n, onPool("x5", fmt.Sprintf("c%d", i), "net1"))
+		mustAdd(t, n, onPool("api-away", fmt.Sprintf("c%d", i), "net1"))
 	}
 	for i := range 40 {
-		mustDel(t, n, onPool("x5", fmt.Sprintf("c%d", i), "net1"))
+		mustDel(t, n, onPool("api-away", fmt.Sprintf("c%d", i), "net1"))
 	}
 	// An agent that restarts serves what it holds, in the same boot.
 	n.Stop()
-	n = f.Start("x5")
-	mustAdd(t, n, onPool("x5", "c100", "net1"))
-	mustDel(t, n, onPool("x5", "c100", "net1"))
+	n = f.Start("api-away")
+	mustAdd(t, n, onPool("api-away", "c100", "net1"))
+	mustDel(t, n, onPool("api-away", "c100", "net1"))
 	if err := cp.ResumeAPIServer(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 30*time.Second, noLeases(t, "x5"))
+	eventually(t, 30*time.Second, noLeases(t, "api-away"))
 }
 
 func TestJournalledDEL(t *testing.T) {
@@ -168,14 +168,14 @@ func TestJournalledDEL(t *testing.T) {
 }
 
 func TestNewSandbox(t *testing.T) {
-	openPool(t, "x6", cidr("10.8.0.0/30"))
+	openPool(t, "again-sandbox", cidr("10.8.0.0/30"))
 	f := fleet.New(t, cp.Config())
 	f.Change = func(c *daemon.Config) { c.Agent.Wait = time.Second }
-	n := f.Start("x6")
-	old := newPod(t, "x6", "x6", "", onPool("x6", "old", "net1"))
+	n := f.Start("again-sandbox")
+	old := newPod(t, "again-sandbox", "again-sandbox", "", onPool("again-sandbox", "old", "net1"))
 	old.Netns = file(t, "netns-old")
 	first := mustAdd(t, n, old)
-	other := onPool("x6", "other", "net1")
+	other := onPool("again-sandbox", "other", "net1")
 	mustAdd(t, n, other) // the pool is full
 	fresh := old
 	fresh.Sandbox, fresh.Netns = "new", file(t, "netns-new")
@@ -186,10 +186,10 @@ func TestNewSandbox(t *testing.T) {
 		t.Errorf("the new sandbox got %v; want the old one's %v", got, first)
 	}
 	mustDel(t, n, old) // late: must free nothing
-	if err := n.CheckAdd(onPool("x6", "new", "net1")); err == nil {
+	if err := n.CheckAdd(onPool("again-sandbox", "new", "net1")); err == nil {
 		t.Error("CHECK without prevResult succeeds")
 	}
-	n.Refused(t, onPool("x6", "third", "net1"), "exhausted")
+	n.Refused(t, onPool("again-sandbox", "third", "net1"), "exhausted")
 }
 
 func TestIdleLeasesGoBack(t *testing.T) {

@@ -179,31 +179,31 @@ func shortWait(c *daemon.Config) {
 // TestRequestKeepsItsPlace: a static address in a block that another node holds. The
 // kubelet's retries, also after a restart of the agent, find the request that waits.
 func TestRequestKeepsItsPlace(t *testing.T) {
-	const pool = "h14"
+	const pool = "keeps-place"
 	openPool(t, pool, v1alpha1.Range{CIDR: "10.40.0.0/20", Gateway: "10.40.0.1"})
 	f := fleet.New(t, cp.Config())
 	f.Change = shortWait
-	a, b := f.Start("h14-a"), f.Start("h14-b")
-	neighbour := mustAdd(t, a, asking(t, "h14-a", pool, "h14-neighbour"))[0].Addr()
+	a, b := f.Start("keeps-place-a"), f.Start("keeps-place-b")
+	neighbour := mustAdd(t, a, asking(t, "keeps-place-a", pool, "keeps-place-neighbour"))[0].Addr()
 	wanted := neighbour.Next() // in a's block, and free
-	i := asking(t, "h14-b", pool, "h14-pod", wanted.String())
+	i := asking(t, "keeps-place-b", pool, "keeps-place-pod", wanted.String())
 
 	b.Refused(t, i, "the controller has not answered")
-	first := onlyRequest(t, "h14-b")
+	first := onlyRequest(t, "keeps-place-b")
 	if want := []protocol.Wanted{{Pool: pool, Ranges: []string{fmt.Sprintf("%v-%v", wanted, wanted)}}}; !equalWants(first.Request.Wants, want) {
 		t.Errorf("the request wants %v; want %v", first.Request.Wants, want)
 	}
 	b.Refused(t, i, "the controller has not answered")
 	b.Stop()
-	b = f.Start("h14-b")
+	b = f.Start("keeps-place-b")
 	b.Refused(t, i, "the controller has not answered")
-	if again := onlyRequest(t, "h14-b"); again.UID != first.UID {
+	if again := onlyRequest(t, "keeps-place-b"); again.UID != first.UID {
 		t.Errorf("a retry made request %s; want %s", again.Name, first.Name)
 	}
 	// Its holder cedes it, the cluster grants it, and nobody waits: the next try
 	// finds it.
-	cedeByRecall(t, "h14-a", leaseOf(t, pool, wanted).Name, fmt.Sprintf("%v-%v", wanted, wanted))
-	grant(t, pool, onlyRequest(t, "h14-b"), wanted.String())
+	cedeByRecall(t, "keeps-place-a", leaseOf(t, pool, wanted).Name, fmt.Sprintf("%v-%v", wanted, wanted))
+	grant(t, pool, onlyRequest(t, "keeps-place-b"), wanted.String())
 	res, err := b.Insist(i)
 	if err != nil || len(res.IPs) != 1 || res.IPs[0].Address != netip.PrefixFrom(wanted, 20) || res.IPs[0].Gateway != netip.MustParseAddr("10.40.0.1") {
 		t.Fatalf("got %+v, %v; want %v/20 by 10.40.0.1", res, err, wanted)
@@ -212,12 +212,12 @@ func TestRequestKeepsItsPlace(t *testing.T) {
 		t.Errorf("C10: got %v; want %v again", again, wanted)
 	}
 	b.Stop()
-	b = f.Start("h14-b")
+	b = f.Start("keeps-place-b")
 	if again := mustAdd(t, b, i); again[0].Addr() != wanted {
 		t.Errorf("C10: after a restart got %v; want %v again", again, wanted)
 	}
 	mustDel(t, b, i)
-	eventually(t, 10*time.Second, noRequests(t, "h14-b"))
+	eventually(t, 10*time.Second, noRequests(t, "keeps-place-b"))
 }
 
 // TestGrantWakesItsADD: an ADD that waits is answered when its request is, not at its
@@ -248,17 +248,17 @@ func TestGrantWakesItsADD(t *testing.T) {
 
 // TestDualStackRequest: one family lacks, both are asked for at once.
 func TestDualStackRequest(t *testing.T) {
-	const pool = "h19"
+	const pool = "both-families"
 	openPool(t, pool, cidr("10.42.0.0/30"), cidr("fd42::/120"))
 	f := fleet.New(t, cp.Config())
 	f.Change = shortWait
-	n := f.Start("h19")
-	for _, pod := range []string{"h19-1", "h19-2"} {
-		mustAdd(t, n, asking(t, "h19", pool, pod))
+	n := f.Start("both-families")
+	for _, pod := range []string{"both-families-1", "both-families-2"} {
+		mustAdd(t, n, asking(t, "both-families", pool, pod))
 	}
-	i := asking(t, "h19", pool, "h19-3")
+	i := asking(t, "both-families", pool, "both-families-3")
 	n.Refused(t, i, "the controller has not answered")
-	s := onlyRequest(t, "h19")
+	s := onlyRequest(t, "both-families")
 	want := []protocol.Wanted{{Pool: pool, Ranges: []string{"10.42.0.1-10.42.0.2"}}, {Pool: pool, Ranges: []string{"fd42::1-fd42::ff"}}}
 	if !equalWants(s.Request.Wants, want) {
 		t.Errorf("the request wants %v; want %v", s.Request.Wants, want)
@@ -340,22 +340,22 @@ func TestExhaustedSaysSo(t *testing.T) {
 // TestNewSandboxOnARequest: a new sandbox of the pod has what the request was
 // granted, once the old network namespace is gone; and something else before.
 func TestNewSandboxOnARequest(t *testing.T) {
-	const pool = "x6-request"
+	const pool = "again-request"
 	openPool(t, pool, cidr("10.46.0.0/20"))
 	press(t, pool, v1alpha1.PressureExhausted, "")
 	f := fleet.New(t, cp.Config())
 	f.Change = shortWait
-	n := f.Start("x6-request")
-	old := asking(t, "x6-request", pool, "x6-request")
+	n := f.Start("again-request")
+	old := asking(t, "again-request", pool, "again-request")
 	n.Refused(t, old, "the controller has not answered")
-	grant(t, pool, onlyRequest(t, "x6-request"), "10.46.0.9")
+	grant(t, pool, onlyRequest(t, "again-request"), "10.46.0.9")
 	first := mustAdd(t, n, old)
 
 	fresh := old
-	fresh.Sandbox, fresh.Netns = "x6-request-new", file(t, "x6-request-new")
+	fresh.Sandbox, fresh.Netns = "again-request-new", file(t, "again-request-new")
 	n.Refused(t, fresh, "the controller has not answered") // it asks for another
 	eventually(t, 10*time.Second, func() error {           // the ADD may have ended before its request was made
-		if all := requestsOf(t, "x6-request"); len(all) != 2 {
+		if all := requestsOf(t, "again-request"); len(all) != 2 {
 			return fmt.Errorf("there are %d requests; want 2: the old sandbox is alive", len(all))
 		}
 		return nil

@@ -66,7 +66,7 @@ func TestUnknownFields(t *testing.T) {
 	}
 	start(t)
 	p := poolOf(t, 4, "10.0.0.0/30")
-	node := fleet.Unique("x25")
+	node := fleet.Unique("newer")
 	reg := registered(t, node)
 	mark(t, &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: kube.DefaultRegistrationNamespace, Name: reg.Name}},
 		`{"metadata":{"annotations":{"tenure.dev/later":"registration"}}}`)

@@ -47,7 +47,7 @@ func TestThousandAddressesFiftyAgents(t *testing.T) {
 		{"uneven", uneven},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			burst(t, "x18-"+tt.name, tt.demand)
+			burst(t, "many-"+tt.name, tt.demand)
 		})
 	}
 }

@@ -16,7 +16,7 @@ import (
 // changes nothing.
 func TestClockJumps(t *testing.T) {
 	const hour = time.Hour
-	w := newNetwork(t, "x23", 0, cidr("10.50.0.0/20"))
+	w := newNetwork(t, "clocks", 0, cidr("10.50.0.0/20"))
 	clock := &fleet.Clock{}
 	w.fleet.Change = func(c *daemon.Config) { quick(c); c.Clock, c.Agent.Fence = clock, 15*time.Minute }
 	w.start(1)
@@ -69,7 +69,7 @@ func TestClockJumps(t *testing.T) {
 // whose clock is right.
 func TestClocksDisagree(t *testing.T) {
 	const nodes, rounds = 4, 40
-	w := newNetwork(t, "x23-many", 0, cidr("10.51.0.0/26"))
+	w := newNetwork(t, "clocks-many", 0, cidr("10.51.0.0/26"))
 	clocks := map[string]*fleet.Clock{}
 	w.fleet.Change = func(c *daemon.Config) {
 		clock := &fleet.Clock{}

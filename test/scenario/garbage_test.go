@@ -18,7 +18,7 @@ import (
 // while pods come and go: whatever step an ADD is at, what is alive stays.
 func TestGarbageCollectionDuringADD(t *testing.T) {
 	const workers, rounds = 6, 60
-	w := newNetwork(t, "x8", 0, cidr("10.30.0.0/20"))
+	w := newNetwork(t, "garbage", 0, cidr("10.30.0.0/20"))
 	w.fleet.Change = func(c *daemon.Config) { quick(c); c.Agent.SweepEvery = 20 * time.Millisecond }
 	w.start(1)
 	n := w.nodes[0]
@@ -46,7 +46,7 @@ func TestGarbageCollectionDuringADD(t *testing.T) {
 	for worker := range workers {
 		pods.Go(func() {
 			for round := range rounds {
-				p := w.run(n, fmt.Sprintf("x8-%d-%d", worker, round))
+				p := w.run(n, fmt.Sprintf("garbage-%d-%d", worker, round))
 				if err := p.attach(); err != nil {
 					t.Error(err)
 					return
@@ -76,7 +76,7 @@ func TestTheCleanerIsSeenToBeAlive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newNetwork(t, "wb13", 0, cidr("10.31.0.0/24"))
+	w := newNetwork(t, "orphans", 0, cidr("10.31.0.0/24"))
 	w.fleet.Change = func(c *daemon.Config) { quick(c); c.Agent.SweepEvery, c.Listen = 500*time.Millisecond, address }
 	w.start(1)
 	const metric = "tenure_agent_garbage_freed_total "
@@ -84,8 +84,8 @@ func TestTheCleanerIsSeenToBeAlive(t *testing.T) {
 		t.Errorf("before any garbage, the metrics do not have %q", metric+"0")
 	}
 	// One after the other: a new pool waits for pods whose ADD has not come yet.
-	orphan := w.attached(w.nodes[0], "wb13-orphan")
-	alive := w.attached(w.nodes[0], "wb13-alive")
+	orphan := w.attached(w.nodes[0], "orphans-orphan")
+	alive := w.attached(w.nodes[0], "orphans-alive")
 	w.consistent([]*pod{orphan, alive})
 	orphan.delete(t)
 	w.nodes[0].Vanish(orphan.Interface)

@@ -56,7 +56,7 @@ func TestTokensRotate(t *testing.T) {
 	cfg := rest.AnonymousClientConfig(cp.Config())
 	cfg.BearerTokenFile = path
 
-	w := newNetwork(t, "x24", 0, cidr("10.55.0.0/24")) // blocks of one: every ADD needs the API server
+	w := newNetwork(t, "tokens", 0, cidr("10.55.0.0/24")) // blocks of one: every ADD needs the API server
 	w.fleet = fleet.New(t, cfg)
 	w.fleet.Change = func(c *daemon.Config) { quick(c); c.Agent.Fence = fence }
 	w.start(3)

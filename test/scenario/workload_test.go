@@ -55,7 +55,7 @@ func (s *scaled) scale(n int) {
 }
 
 func TestReplicaSetToCapacityAndToZero(t *testing.T) {
-	w := newNetwork(t, "wb5", 3, cidr("10.10.0.0/27"))
+	w := newNetwork(t, "filled", 3, cidr("10.10.0.0/27"))
 	s := replicas(w)
 	s.scale(30)
 	w.consistent(s.pods)
@@ -65,7 +65,7 @@ func TestReplicaSetToCapacityAndToZero(t *testing.T) {
 }
 
 func TestStatefulSetIsRecordedByOrdinal(t *testing.T) {
-	w := newNetwork(t, "wb6", 2, cidr("10.11.0.0/24"))
+	w := newNetwork(t, "stateful", 2, cidr("10.11.0.0/24"))
 	s := ordinals(w)
 	s.scale(5)
 	w.consistent(s.pods)
@@ -78,7 +78,7 @@ func TestStatefulSetIsRecordedByOrdinal(t *testing.T) {
 		of[pod] = addr
 	}
 	for i, p := range s.pods {
-		if name := fmt.Sprintf("default/wb6-sts-%d", i); of[name] != p.addrs[0].Addr() {
+		if name := fmt.Sprintf("default/stateful-sts-%d", i); of[name] != p.addrs[0].Addr() {
 			t.Errorf("%s is recorded with %v; it was answered %v", name, of[name], p.addrs)
 		}
 	}
@@ -87,7 +87,7 @@ func TestStatefulSetIsRecordedByOrdinal(t *testing.T) {
 }
 
 func TestScaleUpAndDown(t *testing.T) {
-	w := newNetwork(t, "wb7", 3, cidr("10.12.0.0/20"))
+	w := newNetwork(t, "scaled", 3, cidr("10.12.0.0/20"))
 	s := replicas(w)
 	for _, step := range []int{5, 10, 20} {
 		s.scale(step)
@@ -105,12 +105,12 @@ func TestScaleUpAndDown(t *testing.T) {
 // The extra pod waits with the reason, on another node than the one that frees an
 // address for it.
 func TestTinyPoolFromTwoNodes(t *testing.T) {
-	w := newNetwork(t, "wb8", 2, cidr("10.13.0.0/30"))
+	w := newNetwork(t, "exhausted", 2, cidr("10.13.0.0/30"))
 	// One after the other: a new pool waits for pods whose ADD has not come yet.
-	first := w.attached(w.nodes[0], "wb8-1")
-	second := w.attached(w.nodes[0], "wb8-2")
-	extra := w.run(w.nodes[1], "wb8-extra")
-	w.nodes[1].Refused(t, extra.Interface, "pool wb8 is exhausted")
+	first := w.attached(w.nodes[0], "exhausted-1")
+	second := w.attached(w.nodes[0], "exhausted-2")
+	extra := w.run(w.nodes[1], "exhausted-extra")
+	w.nodes[1].Refused(t, extra.Interface, "pool exhausted is exhausted")
 	first.end(t)
 	if err := extra.attach(); err != nil {
 		t.Error(err)
@@ -121,7 +121,7 @@ func TestTinyPoolFromTwoNodes(t *testing.T) {
 // A pod's sandbox is killed with the pool full: its next sandbox gets an address,
 // and a pod that is killed and replaced leaves its own to the successor.
 func TestKilledWithThePoolFull(t *testing.T) {
-	w := newNetwork(t, "wb9", 1, cidr("10.14.0.0/29"))
+	w := newNetwork(t, "replaced", 1, cidr("10.14.0.0/29"))
 	n := w.nodes[0]
 	n.Stop()
 	n.Config().Agent.SweepEvery = time.Second
@@ -149,7 +149,7 @@ func TestKilledWithThePoolFull(t *testing.T) {
 	if err := os.Remove(killed.Netns); err != nil {
 		t.Fatal(err)
 	}
-	s.pods[4] = w.run(n, "wb9-successor")
+	s.pods[4] = w.run(n, "replaced-successor")
 	if err := s.pods[4].attach(); err != nil {
 		t.Fatal(err)
 	}
@@ -160,12 +160,12 @@ func TestKilledWithThePoolFull(t *testing.T) {
 // address is ever answered to two.
 func TestThousandTimesTheSameNames(t *testing.T) {
 	const names, rounds = 10, 100
-	w := newNetwork(t, "x9", 3, cidr("10.15.0.0/27"))
+	w := newNetwork(t, "recreated", 3, cidr("10.15.0.0/27"))
 	var wg sync.WaitGroup
 	for name := range names {
 		wg.Go(func() {
 			for round := range rounds {
-				p := w.run(w.nodes[(name+round)%len(w.nodes)], fmt.Sprintf("x9-%d", name))
+				p := w.run(w.nodes[(name+round)%len(w.nodes)], fmt.Sprintf("recreated-%d", name))
 				if err := p.attach(); err != nil {
 					t.Error(err)
 				}
