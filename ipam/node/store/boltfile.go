@@ -17,7 +17,7 @@ type boltFile struct {
 	f    *os.File // db's own; db closes it
 	db   *bolt.DB // nil before open
 	size int64    // the file's, when it was last looked at
-	grow func(f *os.File, from, to int64) error
+	grow func(f *os.File, to int64) error
 	// stuck says that bbolt will never give its writer's lock back.
 	stuck bool
 }

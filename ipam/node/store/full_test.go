@@ -204,11 +204,11 @@ func TestDiskFull(t *testing.T) {
 		d := fullDisk{path: filepath.Join(t.TempDir(), "store.db")}
 		d.fill = func() error { full.Store(true); return nil }
 		d.free = func() error { full.Store(false); return nil }
-		s, err := Open(d.path, Options{grow: func(f *os.File, from, to int64) error {
+		s, err := Open(d.path, Options{grow: func(f *os.File, to int64) error {
 			if full.Load() {
-				return os.NewSyscallError("fallocate", syscall.ENOSPC)
+				return syscall.ENOSPC
 			}
-			return growFile(f, from, to)
+			return growFile(f, to)
 		}})
 		if err != nil {
 			t.Fatal(err)
@@ -293,7 +293,7 @@ func TestReadOnlyDisk(t *testing.T) {
 // TestFullAtCreation makes a store where there is no room for one.
 func TestFullAtCreation(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store.db")
-	_, err := Open(path, Options{grow: func(*os.File, int64, int64) error { return syscall.ENOSPC }})
+	_, err := Open(path, Options{grow: func(*os.File, int64) error { return syscall.ENOSPC }})
 	if !errors.Is(err, ErrFull) || !strings.Contains(err.Error(), path) {
 		t.Errorf("Open = %v; want ErrFull with the path", err)
 	}
@@ -304,8 +304,8 @@ func TestFullAtCreation(t *testing.T) {
 	reopen(t, path, Options{})
 }
 
-// TestFillZero makes room where the file system has no call for it.
-func TestFillZero(t *testing.T) {
+// TestGrowFile: a file that was made larger takes up its space.
+func TestGrowFile(t *testing.T) {
 	f, err := os.Create(filepath.Join(t.TempDir(), "f"))
 	if err != nil {
 		t.Fatal(err)
@@ -314,7 +314,7 @@ func TestFillZero(t *testing.T) {
 	if _, err := f.WriteString("text"); err != nil {
 		t.Fatal(err)
 	}
-	if err := fillZero(f, 300<<10); err != nil {
+	if err := growFile(f, 300<<10); err != nil {
 		t.Fatal(err)
 	}
 	info, err := f.Stat()

@@ -224,10 +224,18 @@ func write(path string, o Options) error {
 	if err := errors.Join(err, d.Close()); err != nil {
 		return err
 	}
+	// bbolt leaves pages out that it has not used yet: they have to take up space, too.
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		return err
+	}
 	if f, err = os.OpenFile(path, os.O_RDWR, 0); err != nil {
 		return err
 	}
-	return errors.Join(o.grow(f, 0, reserve+step), f.Sync(), f.Close())
+	return errors.Join(o.grow(f, reserve+step), f.Close())
 }
 
 // fill writes what an empty store has.

@@ -36,9 +36,8 @@ type Options struct {
 	// crash tests only: "before-commit", "after-commit", "before-answer".
 	Fail func(point string)
 
-	// grow makes the file's part from one offset to another take up space.
-	// Tests replace it to run out of space.
-	grow func(f *os.File, from, to int64) error
+	// grow is growFile. Tests replace it to run out of space.
+	grow func(f *os.File, to int64) error
 }
 
 // A Store is an open store. Its methods may be called by several goroutines at
