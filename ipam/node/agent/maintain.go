@@ -274,14 +274,13 @@ func (a *Agent) idleRights(rights []protocol.Right) []protocol.Right {
 			since = now
 		}
 		after := a.cfg.Idle
-		lost := r.Phase == protocol.Lost // it gives nothing, and is no reserve
-		if lost || r.Kind == protocol.RightLease && a.pressed(r.Pool) && !cededWhole(r) {
+		if r.Phase == protocol.Lost || r.Kind == protocol.RightLease && a.pressed(r.Pool) && !cededWhole(r) {
 			after = 0
 		}
 		if now.Since(since) < after {
 			continue
 		}
-		if r.Kind == protocol.RightLease && !lost {
+		if r.Kind == protocol.RightLease && r.Serves(a.registrar.Term) { // another gives nothing, and is no reserve
 			// Not the block's size: at the edges of a pool, and where addresses are
 			// excluded or static-only, a block has fewer to give, or none.
 			f, free := allocator.FamilyOf(r.Block.Addr()), info[assign.BlockKey{Pool: r.Pool, Block: r.Block}].Free
