@@ -243,12 +243,13 @@ type grantOn struct {
 	Freeing bool
 }
 
+// grantIn returns the grant of a to the claim of that UID.
 func grantIn(leases []Lease, a netip.Addr, uid UID) (grantOn, bool) {
 	for _, l := range leases {
 		if !l.Block.Contains(a) || !l.Holder.Cluster && !slices.Contains(l.Ceded, a) {
 			continue
 		}
-		if g, ok := l.GrantOf(a); ok && g.To.UID == uid {
+		if g, ok := l.GrantOf(a); ok && g.To.Is(Grantee{Kind: GranteeClaim, UID: uid}) {
 			return grantOn{Granted: Granted{Addr: a, Lease: l.Name}, Freeing: g.Freeing}, true
 		}
 	}

@@ -93,6 +93,7 @@ func TestConfirmUse(t *testing.T) {
 		{"claim deleted", func(e *UseEvidence) { e.Claim = Claim{} }, "was deleted"},
 		{"claim deleted and made again", func(e *UseEvidence) { e.Claim.UID = "d" }, "was deleted"},
 		{"claim being deleted", func(e *UseEvidence) { e.Claim.Deleting = true }, "being deleted"},
+		{"kept for a pod that is said to have the claim's UID", func(e *UseEvidence) { e.Leases[0].Grants[0].To.Kind = GranteePod }, "not granted"},
 		{"no addresses yet", func(e *UseEvidence) { e.Claim.IPs = nil }, "no addresses"},
 		{"a sibling on another node (N88)", func(e *UseEvidence) { e.Other = other("n2", source) }, ""},
 		{"a stranger on another node", func(e *UseEvidence) { e.Other = other("n2", db0) }, "not the same workload"},

@@ -63,8 +63,9 @@ func (h Holder) String() string {
 }
 
 // A Grantee is to whom an address of a cluster-held block, or a ceded one, has
-// been granted, identified by its UID alone. The other fields are for people, but
-// for a pod's Node.
+// been granted. Its UID identifies it among pods, or among all else: that of a pod is a text
+// that others may have written ([Grantee.Is]). The other fields are for people, but for a
+// pod's Node.
 type Grantee struct {
 	Kind      GranteeKind `json:"kind"`
 	UID       UID         `json:"uid"`
@@ -72,6 +73,11 @@ type Grantee struct {
 	Name      string      `json:"name,omitempty"`
 	// Node is the node of a pod. Its agent tells whether the pod still runs there.
 	Node NodeName `json:"node,omitempty"`
+}
+
+// Is reports whether g and o are one grantee.
+func (g Grantee) Is(o Grantee) bool {
+	return g.UID == o.UID && (g.Kind == GranteePod) == (o.Kind == GranteePod)
 }
 
 // String returns "claim NAMESPACE/NAME", "sub-lease NAME", "pod NAMESPACE/NAME, which
@@ -141,11 +147,12 @@ type Lease struct {
 	Published Publication
 }
 
-// GrantsOf returns the grants of l to uid, in the lease's order.
+// GrantsOf returns the grants of l to a claim, sub-lease or reservation of that UID, in the
+// lease's order.
 func (l Lease) GrantsOf(uid UID) []Grant {
 	var own []Grant
 	for _, g := range l.Grants {
-		if g.To.UID == uid {
+		if g.To.UID == uid && g.To.Kind != GranteePod {
 			own = append(own, g)
 		}
 	}

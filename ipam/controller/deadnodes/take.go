@@ -101,7 +101,7 @@ func (t *taking) readPolicy(ctx context.Context) error {
 		}
 		for _, l := range leases {
 			for _, g := range l.Grants {
-				t.held[g.To.UID] = true
+				t.held[g.To.UID] = t.held[g.To.UID] || g.To.Kind != protocol.GranteePod
 			}
 		}
 	}

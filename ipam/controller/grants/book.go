@@ -18,7 +18,7 @@ import (
 type Book struct {
 	now   func() time.Time
 	pools map[protocol.PoolName]*pool
-	held  map[protocol.UID][]Held
+	held  map[holding][]Held
 	// names are the UIDs with grants, by what the grants call their grantee.
 	names map[protocol.Grantee][]protocol.UID
 
@@ -123,7 +123,7 @@ func NewBook(now func() time.Time) *Book {
 	return &Book{
 		now:     now,
 		pools:   map[protocol.PoolName]*pool{},
-		held:    map[protocol.UID][]Held{},
+		held:    map[holding][]Held{},
 		names:   map[protocol.Grantee][]protocol.UID{},
 		holders: map[protocol.NodeName]*holder{},
 		queue: queue{

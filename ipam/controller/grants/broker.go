@@ -235,7 +235,8 @@ func (b *Broker) Starving(pool protocol.PoolName) bool {
 	return p != nil && p.starving > 0
 }
 
-// Held returns a copy of the grants to uid, as far as they have been seen.
+// Held returns a copy of the grants to a claim, sub-lease or reservation of that UID, as far as
+// they have been seen.
 func (b *Broker) Held(uid protocol.UID) []Held {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -329,7 +330,7 @@ func (b *Broker) Marked(grants []Held) []Held {
 	defer b.mu.Unlock()
 	var marked []Held
 	for _, h := range grants {
-		for _, now := range b.book.Held(h.Grant.To.UID) {
+		for _, now := range b.book.held[holdingOf(h.Grant.To)] {
 			if now.Grant.Freeing && now.Pool == h.Pool && now.Grant.Addr == h.Grant.Addr {
 				marked = append(marked, now)
 			}

@@ -39,7 +39,7 @@ func rewrite(l protocol.Lease, edits []edit) (next protocol.Lease, done []bool, 
 	}
 	for i, e := range edits {
 		at := slices.IndexFunc(next.Grants, func(g protocol.Grant) bool {
-			return g.Addr == e.grant.Addr && (e.verb == add || g.To.UID == e.grant.To.UID)
+			return g.Addr == e.grant.Addr && (e.verb == add || g.To.Is(e.grant.To))
 		})
 		var did bool
 		done[i], did = e.apply(&next, at)
@@ -59,7 +59,7 @@ func (e edit) apply(l *protocol.Lease, at int) (done, changed bool) {
 				*g = protocol.Grant{Addr: g.Addr, To: e.grant.To}
 				return true, true
 			}
-			return g.To.UID == e.grant.To.UID && !g.Freeing, false
+			return g.To.Is(e.grant.To) && !g.Freeing, false
 		}
 		// Another lease of the same name has not been confirmed.
 		if l.UID != e.on || l.Deleting || !l.Block.Contains(e.grant.Addr) {

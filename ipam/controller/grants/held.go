@@ -48,24 +48,32 @@ func (b *Book) index(old, next protocol.Lease) []protocol.Grantee {
 	return changed
 }
 
+// A holding tells grantees apart, as [protocol.Grantee.Is] does.
+type holding struct {
+	uid protocol.UID
+	pod bool
+}
+
+func holdingOf(g protocol.Grantee) holding { return holding{g.UID, g.Kind == protocol.GranteePod} }
+
 func (b *Book) addHeld(h Held) {
-	uid := h.Grant.To.UID
-	if name := nameOf(h.Grant.To); len(b.held[uid]) == 0 {
-		b.names[name] = append(b.names[name], uid)
+	of := holdingOf(h.Grant.To)
+	if name := nameOf(h.Grant.To); len(b.held[of]) == 0 {
+		b.names[name] = append(b.names[name], of.uid)
 	}
-	b.held[uid] = append(b.held[uid], h)
+	b.held[of] = append(b.held[of], h)
 }
 
 func (b *Book) removeHeld(gone Held) {
-	uid := gone.Grant.To.UID
-	rest := slices.DeleteFunc(b.held[uid], func(h Held) bool { return h == gone })
+	of := holdingOf(gone.Grant.To)
+	rest := slices.DeleteFunc(b.held[of], func(h Held) bool { return h == gone })
 	if len(rest) > 0 {
-		b.held[uid] = rest
+		b.held[of] = rest
 		return
 	}
-	delete(b.held, uid)
+	delete(b.held, of)
 	name := nameOf(gone.Grant.To)
-	uids := slices.DeleteFunc(b.names[name], func(u protocol.UID) bool { return u == uid })
+	uids := slices.DeleteFunc(b.names[name], func(u protocol.UID) bool { return u == of.uid })
 	if len(uids) == 0 {
 		delete(b.names, name)
 		return
@@ -88,7 +96,7 @@ func (b *Book) kept() []Held {
 			continue
 		}
 		for _, uid := range uids {
-			all = append(all, b.held[uid]...)
+			all = append(all, b.held[holding{uid, true}]...)
 		}
 	}
 	slices.SortFunc(all, func(x, y Held) int {
@@ -97,8 +105,9 @@ func (b *Book) kept() []Held {
 	return all
 }
 
-// Held returns the grants to uid. The caller must not change them.
-func (b *Book) Held(uid protocol.UID) []Held { return b.held[uid] }
+// Held returns the grants to a claim, sub-lease or reservation of that UID. The caller must not
+// change them.
+func (b *Book) Held(uid protocol.UID) []Held { return b.held[holding{uid: uid}] }
 
 // known returns the UIDs that have grants under a name, and those of the asks that
 // wait under it.

@@ -99,7 +99,7 @@ func (b *Book) place(r *round, w *waiter) {
 		b.refuse(r, w, bad)
 		return
 	}
-	given, all := match(wants, b.held[w.ask.To.UID])
+	given, all := match(wants, b.held[holdingOf(w.ask.To)])
 	if all {
 		b.settle(r, w)
 		return

@@ -149,7 +149,7 @@ func (b *Book) end(w *waiter) {
 // allGranted returns the addresses that a asks for, and the leases on which they are granted. ok
 // is false unless all of them are granted.
 func (b *Book) allGranted(a Ask) (out []Granted, on []*lease, ok bool) {
-	held := b.held[a.To.UID]
+	held := b.held[holdingOf(a.To)]
 	if len(held) == 0 {
 		return nil, nil, false
 	}

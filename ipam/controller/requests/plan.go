@@ -198,7 +198,7 @@ func (t taken) who(s protocol.SubLease, bad grants.Problem) string {
 	}
 	if g, ok := l.GrantOf(bad.Addr); ok {
 		switch {
-		case g.To.UID == s.UID || g.Freeing:
+		case g.To.UID == s.UID && g.To.Kind != protocol.GranteePod || g.Freeing:
 			return ""
 		case t.pod.Name != "":
 			return fmt.Sprintf("%v of pool %s belongs to pod %v on node %s%s", bad.Addr, l.Pool, t.pod, t.node, s.Request.Pod.Standoff(t.pod))
