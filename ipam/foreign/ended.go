@@ -14,7 +14,7 @@ func (e *Evidence) Unclaimed(kept []Bar) []Bar {
 	return slices.DeleteFunc(slices.Clone(kept), func(b Bar) bool {
 		w := e.weighed[b.Pool]
 		return slices.ContainsFunc(e.at(b.Addr, b.Addr), func(c claim) bool {
-			return c.pod.uid() == b.To.UID.OfPod() || b.To.UID.Several() && (w == nil || w.mayBeOf(c))
+			return c.pod.on() == podOn{b.To.UID.OfPod(), b.To.Node} || b.To.UID.Several() && (w == nil || w.mayBeOf(c))
 		})
 	})
 }

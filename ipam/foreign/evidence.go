@@ -49,8 +49,14 @@ type Evidence struct {
 	given map[sighted]bool
 	// has are the addresses that are kept for a pod, or that it is said to have, and refused says
 	// of which nodes not all that they say counts, and why.
-	has     map[protocol.UID]map[netip.Addr]bool
+	has     map[podOn]map[netip.Addr]bool
 	refused map[protocol.NodeName]string
+}
+
+// podOn is a pod by the runtime's UID and its node: another node may name it, too.
+type podOn struct {
+	uid  protocol.UID
+	node protocol.NodeName
 }
 
 // podUse is a pod that a sub-lease is for, and the node that says so.
@@ -83,10 +89,10 @@ func Gather(f Facts) *Evidence {
 	e := &Evidence{
 		Facts: f, pods: map[protocol.UID]*Pod{}, byName: map[string]*Pod{}, serves: map[protocol.UID][]podUse{},
 		known: map[string]*Definition{}, selecting: map[string][]*Pod{}, given: map[sighted]bool{}, weighed: map[protocol.PoolName]*weighing{},
-		has: map[protocol.UID]map[netip.Addr]bool{}, refused: map[protocol.NodeName]string{},
+		has: map[podOn]map[netip.Addr]bool{}, refused: map[protocol.NodeName]string{},
 	}
 	for _, b := range f.Kept {
-		e.mayHave(b.To.UID.OfPod(), b.Addr, math.MaxInt)
+		e.mayHave(podOn{b.To.UID.OfPod(), b.To.Node}, b.Addr, math.MaxInt)
 	}
 	for i := range f.Definitions {
 		e.known[f.Definitions[i].String()] = &f.Definitions[i]
@@ -105,7 +111,7 @@ func Gather(f Facts) *Evidence {
 		}
 		for _, s := range p.Shows {
 			for _, a := range s.Addrs {
-				if !e.mayHave(p.uid(), a, mostShown) {
+				if !e.mayHave(p.on(), a, mostShown) {
 					continue
 				}
 				e.add(claim{a, p, byStatus, s.Definition, fmt.Sprintf("the status of pod %s shows it on %s", p, s.Interface)})
@@ -135,7 +141,7 @@ func Gather(f Facts) *Evidence {
 		}
 	}
 	slices.SortFunc(e.claims, func(x, y claim) int {
-		return cmp.Or(x.addr.Compare(y.addr), int(y.by)-int(x.by), strings.Compare(string(x.pod.uid()), string(y.pod.uid())), strings.Compare(x.of, y.of))
+		return cmp.Or(x.addr.Compare(y.addr), int(y.by)-int(x.by), strings.Compare(string(x.pod.uid()), string(y.pod.uid())), strings.Compare(string(x.pod.Node), string(y.pod.Node)), strings.Compare(x.of, y.of))
 	})
 	slices.SortFunc(e.strays, netip.Addr.Compare)
 	for pool, leases := range e.Leases {
@@ -147,7 +153,7 @@ func Gather(f Facts) *Evidence {
 func (e *Evidence) add(c claim) { e.claims = append(e.claims, c) }
 
 // mayHave notes that a pod is said to have an address, unless it has as many others as can be.
-func (e *Evidence) mayHave(pod protocol.UID, a netip.Addr, most int) bool {
+func (e *Evidence) mayHave(pod podOn, a netip.Addr, most int) bool {
 	all := e.has[pod]
 	if all == nil {
 		all = map[netip.Addr]bool{}
@@ -188,7 +194,7 @@ func (e *Evidence) report(node protocol.NodeName, r protocol.Report, kept []Bar)
 		case !known && !pod.nameable():
 			e.refused[node] = fmt.Sprintf("it reports that %v is of a sandbox that it does not name", s.Addr)
 			continue
-		case !known && !strays[pod.uid()] && len(strays) >= mostStrays, !e.mayHave(pod.uid(), s.Addr, mostSeen):
+		case !known && !strays[pod.uid()] && len(strays) >= mostStrays, !e.mayHave(pod.on(), s.Addr, mostSeen):
 			e.refused[node] = fmt.Sprintf("it reports more than can be: more than %d sandboxes of pods that nobody knows, or more than %d addresses of one pod", mostStrays, mostSeen)
 			continue
 		case !known:
@@ -254,16 +260,19 @@ func (w *weighing) unseen(r protocol.Report) string {
 
 // reportedAsTenures reports whether the pod's node says that Tenure has given it the address of a
 // claim. Against the other IPAM's record that counts if the node holds the address.
-func (e *Evidence) reportedAsTenures(pool protocol.PoolName, c claim) bool {
+func (w *weighing) reportedAsTenures(c claim) bool {
 	pod, a := c.pod, c.addr
 	if c.by == byRecord {
-		l, leased := e.leaseOf(pool, a)
+		if w.Fresh { // no node can have given anything of it
+			return false
+		}
+		l, leased := w.leaseOf(a)
 		if !leased || l.Holder.Node != pod.Node || slices.Contains(l.Ceded, a) {
 			return false
 		}
 	}
 	for _, at := range []sighted{{pod: pod.UID}, {pod: pod.uid()}, {name: pod.String()}} {
-		if at.node, at.addr = pod.Node, a; e.given[at] {
+		if at.node, at.addr = pod.Node, a; w.given[at] {
 			return true
 		}
 	}
@@ -271,8 +280,8 @@ func (e *Evidence) reportedAsTenures(pool protocol.PoolName, c claim) bool {
 }
 
 // leaseOf returns the lease of the block that an address lies in.
-func (e *Evidence) leaseOf(pool protocol.PoolName, a netip.Addr) (l protocol.Lease, ok bool) {
-	leases := e.Leases[pool]
+func (w *weighing) leaseOf(a netip.Addr) (l protocol.Lease, ok bool) {
+	leases := w.Leases[w.Name]
 	i, found := slices.BinarySearchFunc(leases, a, func(l protocol.Lease, a netip.Addr) int { return l.Block.Addr().Compare(a) })
 	if !found {
 		i--
@@ -285,15 +294,15 @@ func (e *Evidence) leaseOf(pool protocol.PoolName, a netip.Addr) (l protocol.Lea
 
 // ofTenure reports whether a lease says that Tenure has given an address to a pod. If it says that
 // Tenure has given it to somebody else, owner says to whom.
-func (e *Evidence) ofTenure(pool protocol.PoolName, pod *Pod, a netip.Addr) (ours bool, owner string) {
-	lease, leased := e.leaseOf(pool, a)
+func (w *weighing) ofTenure(pod *Pod, a netip.Addr) (ours bool, owner string) {
+	lease, leased := w.leaseOf(a)
 	if !leased {
 		return false, ""
 	}
 	if g, ok := lease.GrantOf(a); ok {
-		return e.grantedByTenure(g, pod)
+		return w.grantedByTenure(g, pod)
 	}
-	if lease.Holder.Node == "" || slices.Contains(lease.Ceded, a) {
+	if lease.Holder.Node == "" || slices.Contains(lease.Ceded, a) || w.Fresh {
 		return false, ""
 	}
 	return published(lease, pod, a)

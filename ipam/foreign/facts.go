@@ -63,6 +63,8 @@ type Pool struct {
 	Since time.Time
 	// Opening says that nothing of the pool was given yet, or that all of it is looked at anew.
 	Opening bool
+	// Fresh says that the pool has never been open: no node can have given anything of it.
+	Fresh bool
 	// Fenced says that whereabouts has objects for addresses of the pool.
 	Fenced bool
 	// Kept are the addresses of the pool that are kept for pods of another IPAM. Where the look
@@ -107,6 +109,9 @@ func (p Pod) uid() protocol.UID {
 	}
 	return p.UID
 }
+
+// on returns the pod as what is said of it tells it apart.
+func (p Pod) on() podOn { return podOn{p.uid(), p.Node} }
 
 // nameable reports whether a lease can name p as a grantee: what names p may be a text that others
 // have written.

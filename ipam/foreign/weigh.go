@@ -111,12 +111,12 @@ func (w *weighing) address(f *Finding, claims []claim) {
 	var owners []string
 	for _, c := range claims {
 		if !w.accepts(c) || slices.ContainsFunc(found, func(o claim) bool {
-			return o.pod.uid() == c.pod.uid() || o.mayBe(c) && !(isKept && c.pod.uid() == kept.UID)
+			return o.pod.on() == c.pod.on() || o.mayBe(c) && !(isKept && c.pod.on() == keptOn(kept))
 		}) {
 			continue
 		}
 		found = append(found, c)
-		if _, owner := w.ofTenure(w.Name, c.pod, a); owner != "" {
+		if _, owner := w.ofTenure(c.pod, a); owner != "" {
 			owners = append(owners, owner)
 		}
 	}
@@ -127,12 +127,12 @@ func (w *weighing) address(f *Finding, claims []claim) {
 	keptFound := kept.UID.Several() // until nobody has it
 	for _, c := range found {
 		owners = append(owners, Who(c.pod.grantee()))
-		keptFound = keptFound || isKept && c.pod.uid() == kept.UID
+		keptFound = keptFound || isKept && c.pod.on() == keptOn(kept)
 	}
 	// What is kept for a pod that is not found any more ends, and then it is this pod's.
 	// A node's word alone does not beat the status of a pod where no agent can say the same.
 	recorded := slices.ContainsFunc(claims, func(c claim) bool {
-		return c.by == byRecord && c.pod.uid() == found[0].pod.uid() && w.accepts(c)
+		return c.by == byRecord && c.pod.on() == found[0].pod.on() && w.accepts(c)
 	})
 	second := len(found) > 1 && (found[1].by > byStatus) == (found[0].by > byStatus) ||
 		found[0].by == byNode && !recorded && slices.ContainsFunc(found[1:], func(c claim) bool { return !w.tells(c.pod.Node) })
@@ -144,7 +144,7 @@ func (w *weighing) address(f *Finding, claims []claim) {
 	}
 	slices.Sort(owners)
 	owners = slices.Compact(owners)
-	if second || keptFound && kept.UID != bar.To.UID {
+	if second || keptFound && keptOn(kept) != found[0].pod.on() {
 		bar.To, bar.Source = bar.To.ToSeveral(), strings.Join(owners, "; ")
 		if isKept {
 			bar.To = kept.ToSeveral()
@@ -156,6 +156,9 @@ func (w *weighing) address(f *Finding, claims []claim) {
 	}
 }
 
+// keptOn returns for which pod something is kept.
+func keptOn(g protocol.Grantee) podOn { return podOn{g.UID, g.Node} }
+
 // mayBe reports whether c is what a node has seen of a sandbox of which the runtime does not tell
 // the pod, and o what a pod of that node shows: it may be that pod's sandbox.
 func (c claim) mayBe(o claim) bool {
@@ -166,10 +169,10 @@ func (c claim) mayBe(o claim) bool {
 // whose node has yet to say whether it has it.
 func (w *weighing) unheard(claims []claim, best claim) *Pod {
 	for _, c := range claims {
-		if c.by != byStatus || c.pod.uid() == best.pod.uid() || !w.lives(c.pod.Node) || !w.ofStatus(c) {
+		if c.by != byStatus || c.pod.on() == best.pod.on() || !w.lives(c.pod.Node) || !w.ofStatus(c) {
 			continue
 		}
-		ours, _ := w.ofTenure(w.Name, c.pod, c.addr)
+		ours, _ := w.ofTenure(c.pod, c.addr)
 		if _, _, answered := w.says(c.pod.Node); !ours && !answered {
 			return c.pod
 		}
@@ -201,15 +204,15 @@ func (w *weighing) accepts(c claim) bool {
 	if !w.Gives(c.addr) || c.by == byStatus && !w.ofStatus(c) {
 		return false
 	}
-	if ours, _ := w.ofTenure(w.Name, c.pod, c.addr); ours {
+	if ours, _ := w.ofTenure(c.pod, c.addr); ours {
 		return false
 	}
-	isKept := w.Kept[c.addr].UID == c.pod.uid()
+	isKept := keptOn(w.Kept[c.addr]) == c.pod.on()
 	if c.by == byStatus && !isKept && w.lives(c.pod.Node) {
 		w.asks[c.pod.Node] = true
 	}
 	switch {
-	case w.reportedAsTenures(w.Name, c):
+	case w.reportedAsTenures(c):
 		return false
 	case c.by == byStatus:
 		return isKept || w.believed(c)

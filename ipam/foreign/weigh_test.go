@@ -183,6 +183,65 @@ func TestNodeNamesTwoSandboxesForEach(t *testing.T) {
 	}
 }
 
+// Whose pod it is, its node says: what another says of a pod of that UID is said of another pod.
+func TestPodOfTwoNodes(t *testing.T) {
+	static := pod("p", "ns/net", "")
+	static.UID, static.Runtime = "mirror", "p"
+	other := many(mostSeen)
+	for i, known := range []*Pod{nil, &static} {
+		for _, recorded := range []bool{true, false} {
+			f := Facts{Definitions: []Definition{switched}, Agents: map[protocol.NodeName]bool{"n1": true, "n2": true}}
+			f.Reports = map[protocol.NodeName]protocol.Report{
+				"n1": {Running: []protocol.UID{"p"}, Has: []protocol.Sighting{sighting("10.0.0.5", "p", "net")}},
+				"n2": {Running: []protocol.UID{"p"}, Has: []protocol.Sighting{sighting("10.0.0.5", "p", "net")}},
+			}
+			if known != nil {
+				f.Pods = []Pod{*known}
+			}
+			if recorded && known != nil { // and its node has no agent
+				f.Records = []Record{{Addr: netip.MustParseAddr("10.0.0.5"), PodNamespace: "ns", PodName: "p", Source: "whereabouts"}}
+				delete(f.Agents, "n1")
+				delete(f.Reports, "n1")
+			}
+			if got, conflicts, _ := weighed(openings(lan(t)), f); len(got) != 1 || !strings.Contains(got[0], "several/") || len(conflicts) != 1 {
+				t.Errorf("%d, recorded %v: kept %q, conflicts %v; want it kept from all", i, recorded, got, conflicts)
+			}
+		}
+	}
+	f := Facts{Definitions: []Definition{switched}, Agents: map[protocol.NodeName]bool{"n1": true, "n2": true}, Reports: seenBy("n1", sighting("10.0.0.250", "p", "net"))}
+	var made []protocol.Sighting
+	for _, a := range other {
+		made = append(made, sighting(a.String(), "p", "else"))
+	}
+	f.Reports["n2"] = protocol.Report{Running: []protocol.UID{"p"}, Has: made}
+	if got, _, found := weighed(openings(lan(t)), f); !slices.Equal(got, []string{"10.0.0.250 p"}) || found.Why != "" {
+		t.Errorf("beside as many of another node: kept %q, %q", got, found.Why)
+	}
+}
+
+// A pool that was never open has given nothing: neither a node's lease nor its word is in the way
+// of a record.
+func TestLeaseOfAPoolThatWasNeverOpen(t *testing.T) {
+	by := sighting("10.0.0.5", "p", "net")
+	by.IPAM = Type
+	published := lease(protocol.Holder{Node: "n1"})
+	published.Published.Allocations = []string{"10.0.0.5 ns/p net1"}
+	for _, fresh := range []bool{true, false} {
+		for _, f := range []Facts{
+			{Reports: seenBy("n1", by), Leases: map[protocol.PoolName][]protocol.Lease{"lan": {lease(protocol.Holder{Node: "n1"})}}},
+			{Reports: map[protocol.NodeName]protocol.Report{"n1": {Running: []protocol.UID{"p"}}}, Leases: map[protocol.PoolName][]protocol.Lease{"lan": {published}}},
+		} {
+			f.Definitions, f.Pods, f.Agents = []Definition{switched}, []Pod{pod("p", "ns/net", "")}, map[protocol.NodeName]bool{"n1": true}
+			f.Records = []Record{{Addr: netip.MustParseAddr("10.0.0.5"), PodNamespace: "ns", PodName: "p", Source: "whereabouts"}}
+			p := openings(lan(t))
+			p.Fresh = fresh
+			if got, _, _ := weighed(p, f); (len(got) == 1) != fresh {
+				t.Errorf("never open: %v: kept %q", fresh, got)
+			}
+		}
+	}
+}
+
 func TestWeigh(t *testing.T) {
 	of := func(node string) protocol.Holder { return protocol.Holder{Node: protocol.NodeName(node)} }
 	tells := func(l protocol.Lease, text string) protocol.Lease { l.Published.Allocations = []string{text}; return l }
