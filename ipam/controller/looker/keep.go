@@ -88,7 +88,8 @@ func (l *Looker) withdraw(at place, ask grants.Ask) {
 }
 
 // take notes what became of what is to be kept. What somebody else has, what the pool can never
-// keep, and what lies in the block of a node that is dead, is not waited for: it is said.
+// keep, and what lies in the block of a node that is dead, is not waited for: it is said. Of a pool
+// that was never open no node can have given anything, whatever it says.
 func (t *look) take(p *pool, b foreign.Bar, answer grants.Answer) {
 	bad := answer.Problem
 	switch holder := t.holder(p.Name, bad.Lease); {
@@ -96,6 +97,8 @@ func (t *look) take(p *pool, b foreign.Bar, answer grants.Answer) {
 		return
 	case bad.Reason == grants.Taken && p.Kept[b.Addr].UID != "" && p.Kept[b.Addr] != b.To:
 		// a pod that is gone had it: it comes free in a moment
+	case p.Fresh && holder != "":
+		// No node can have given it: who has leased it before the pool was open gives it back.
 	case bad.Reason == grants.Taken, bad.Reason == grants.Unassignable, bad.Reason == grants.Silent && !t.facts.Lives(holder, p.Name):
 		p.conflicts = append(p.conflicts, foreign.Conflict{Pool: p.Name, Addr: b.Addr, Owners: []string{foreign.Who(b.To), "somebody else: " + bad.Message}})
 		return

@@ -572,9 +572,15 @@ func TestWaitsForNothingThatDoesNotCome(t *testing.T) {
 		{"it is in the block of a dead node", grants.Silent, "of-n2", foreign.StageClear, true},
 		{"it is in the block of a node that lives", grants.Silent, "of-n1", foreign.StageGrants, false},
 		{"it is being asked for", grants.NoProblem, "", foreign.StageGrants, false},
+		{"a node says that it is in use, of a pool that was never open", grants.Taken, "of-n1", foreign.StageGrants, false},
+		{"it is in the block of a dead node, of a pool that was never open", grants.Silent, "of-n2", foreign.StageGrants, false},
 	} {
 		c := newCluster()
-		c.pools, c.pods = []v1alpha1.IPPool{lan()}, []*corev1.Pod{showing("p", "10.0.1.2")}
+		o := lan()
+		if strings.Contains(tt.name, "never open") {
+			o.Status.Leasing, o.Status.Withheld, o.Status.FencedSince = "", nil, new(metav1.NewTime(c.now.Add(-time.Hour)))
+		}
+		c.pools, c.pods = []v1alpha1.IPPool{o}, []*corev1.Pod{showing("p", "10.0.1.2")}
 		for _, n := range []protocol.NodeName{"n1", "n2"} {
 			c.leases = append(c.leases, protocol.Lease{Meta: protocol.Meta{Name: "of-" + string(n)}, Holder: protocol.Holder{Node: n}, Block: netip.MustParsePrefix("10.0.9.0/28")})
 		}
