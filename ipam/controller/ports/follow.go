@@ -113,34 +113,53 @@ func (f *Follower) condition(pool *v1alpha1.IPPool, next followed, says Problem)
 	return c
 }
 
-// write writes what is other than it was: first the status, since who asks for ports by the new
-// ranges reads it, and then the spec. It is not written if the pool has changed meanwhile.
+// write writes what is other than it was: the status before the spec, since who asks for ports by
+// the new ranges reads it. But the first status of all opens the pool, so that it comes last. It is
+// not written if the pool has changed meanwhile.
 func (f *Follower) write(ctx context.Context, pool *v1alpha1.IPPool, next followed, says metav1.Condition) (written bool, err error) {
 	seen := kube.MetaOf(pool)
+	status := func() (protocol.Revision, error) { return f.writeStatus(ctx, pool, seen, next, says) }
+	spec := func() (protocol.Revision, error) { return f.writeSpec(ctx, pool, seen, next) }
+	parts := []func() (protocol.Revision, error){status, spec}
+	if pool.Status.Neutron == nil {
+		parts = []func() (protocol.Revision, error){spec, status}
+	}
+	for _, part := range parts {
+		if seen.Revision, err = part(); seen.Revision == "" {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// writeStatus writes the status, if it is another. It returns the revision that the pool has then,
+// none if it was not written.
+func (f *Follower) writeStatus(ctx context.Context, pool *v1alpha1.IPPool, seen protocol.Meta, next followed, says metav1.Condition) (protocol.Revision, error) {
 	conditions := slices.Clone(pool.Status.Conditions)
 	before := meta.FindStatusCondition(conditions, says.Type)
 	same := before != nil && before.Status == says.Status && before.Reason == says.Reason && before.Message == says.Message
-	if !same || !reflect.DeepEqual(pool.Status.Neutron, next.status) {
-		meta.SetStatusCondition(&conditions, says)
-		fields := map[string]any{"conditions": conditions}
-		if next.status != nil {
-			fields["neutron"] = next.status
-		}
-		revision, err := patchPool(ctx, f.Write, seen, map[string]any{"status": fields}, true)
-		if revision == "" {
-			return false, err
-		}
-		seen.Revision = revision
+	if same && reflect.DeepEqual(pool.Status.Neutron, next.status) {
+		return seen.Revision, nil
 	}
+	meta.SetStatusCondition(&conditions, says)
+	fields := map[string]any{"conditions": conditions}
+	if next.status != nil {
+		fields["neutron"] = next.status
+	}
+	return patchPool(ctx, f.Write, seen, map[string]any{"status": fields}, true)
+}
+
+// writeSpec does the same for the spec.
+func (f *Follower) writeSpec(ctx context.Context, pool *v1alpha1.IPPool, seen protocol.Meta, next followed) (protocol.Revision, error) {
 	if next.same(pool.Spec) {
-		return true, nil
+		return seen.Revision, nil
 	}
 	f.Log.InfoContext(ctx, "pool follows its subnets", "pool", pool.Name, "ranges", len(next.ranges), "routes", len(next.routes))
 	revision, err := patchPool(ctx, f.Write, seen, map[string]any{"spec": map[string]any{"ranges": next.ranges, "routes": next.routes, "dns": next.dnsFor(pool.Spec)}}, false)
 	if revision != "" && len(pool.Spec.Ranges) > 0 {
 		f.Events.Eventf(pool, nil, corev1.EventTypeNormal, v1alpha1.ReasonFollowed, "FollowSubnets", "%.1000s", next.change(pool.Spec))
 	}
-	return revision != "", err
+	return revision, err
 }
 
 // patchPool writes fields of exactly this version of a pool. No revision says that it is not there
