@@ -81,7 +81,7 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	flags.BoolVar(&opts.debug, "debug", false, "log more")
 	hidden(flags, c)
 	if err := flags.Parse(args); err != nil {
-		return opts, fmt.Errorf("%w: see tenure-controller --help", err)
+		return opts, fmt.Errorf("%w: see tenure-controller --help, and remove what it does not list (Helm: controller.extraArgs)", err)
 	}
 	if flags.NArg() > 0 {
 		return opts, fmt.Errorf("unexpected argument %q: see tenure-controller --help", flags.Arg(0))

@@ -38,7 +38,7 @@ func TestRefused(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"unknown flag", []string{"--what"}, "unknown flag: --what: see tenure-controller --help"},
+		{"unknown flag", []string{"--what"}, "unknown flag: --what: see tenure-controller --help, and remove what it does not list (Helm: controller.extraArgs)"},
 		{"argument", []string{"now"}, `unexpected argument "now"`},
 		{"profiles nowhere", []string{"--profiles", "--metrics="}, "--profiles without an address to serve them at: give --metrics"},
 		{"no cluster", nil, "no --kubeconfig, and not in a cluster"},

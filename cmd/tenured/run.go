@@ -79,7 +79,7 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	flags := newFlags("tenured", usage, stderr)
 	node := opts.flags(flags, getenv)
 	if err := flags.Parse(args); err != nil {
-		return opts, fmt.Errorf("%w: see tenured --help", err)
+		return opts, fmt.Errorf("%w: see tenured --help, and remove what it does not list (Helm: agent.extraArgs)", err)
 	}
 	if flags.NArg() > 0 {
 		return opts, fmt.Errorf("unexpected argument %q: see tenured --help", flags.Arg(0))

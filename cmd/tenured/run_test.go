@@ -20,7 +20,7 @@ func TestFaultsSayWhatToDo(t *testing.T) {
 	}{
 		{"no node", []string{"--kubeconfig", missing}, "set NODE_NAME or give --node"},
 		{"argument", []string{"--node", "n", "extra"}, `unexpected argument "extra": see tenured --help`},
-		{"unknown flag", []string{"--nod", "n"}, "unknown flag: --nod: see tenured --help"},
+		{"unknown flag", []string{"--nod", "n"}, "unknown flag: --nod: see tenured --help, and remove what it does not list (Helm: agent.extraArgs)"},
 		{"no kubeconfig", []string{"--node", "n", "--kubeconfig", missing}, "read kubeconfig " + missing},
 		{"no cluster", []string{"--node", "n"}, "no --kubeconfig, and not in a cluster"},
 		{"profiles nowhere", []string{"--node", "n", "--profiles", "--listen", ""}, "--profiles without an address to serve them at: give --listen"},
