@@ -199,16 +199,33 @@ func TestChartKeepsTheCertificate(t *testing.T) {
 	}
 }
 
-// TestChartKeepsOffAnUninstallation: while nodes are being cleaned the chart brings no agent.
+// TestChartKeepsOffAnUninstallation: while nodes are being cleaned the chart brings no agent. When
+// they are clean it brings none that Helm alone would take away again.
 func TestChartKeepsOffAnUninstallation(t *testing.T) {
 	c, kubeconfig := admin(t)
+	refused := func(what string) {
+		t.Helper()
+		if _, err := manifests.Chart(t.Context(), "--set=attach.enabled=true", "--dry-run=server", "--kubeconfig="+kubeconfig); err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("%v; want it refused: %s", err, what)
+		}
+	}
 	set := installAgents(t, c, "--set=attach.enabled=true")
 	if err := marked(t.Context(), c, set, "true"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := manifests.Chart(t.Context(), "--dry-run=server", "--kubeconfig="+kubeconfig); err == nil || !strings.Contains(err.Error(), "delete daemonset tenured first") {
-		t.Errorf("%v; want it refused", err)
+	refused("delete daemonset tenured first")
+	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenure-system"}}
+	for o, mark := range map[client.Object]string{set: "", space: "true"} {
+		if err := marked(t.Context(), c, o, mark); err != nil {
+			t.Fatal(err)
+		}
 	}
+	t.Cleanup(func() {
+		if err := marked(context.Background(), c, space, "false"); err != nil {
+			t.Error(err)
+		}
+	})
+	refused("label namespace tenure-system tenure.dev/uninstall- first")
 }
 
 // admin returns an administrator's client, and a kubeconfig of his.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -178,6 +179,22 @@ func TestEveryPackageHasARule(t *testing.T) {
 		ruled := slices.ContainsFunc(rules, func(r rule) bool { return r.pkg == s.short() })
 		if s.ships() && !ruled {
 			t.Errorf("%s has no rule: say in test/imports what it must not know of, and why", s.short())
+		}
+	}
+}
+
+// TestEveryPackageHasARow: whoever looks for a package finds it, or the folder that it is in, in
+// the table of rooms.
+func TestEveryPackageHasARow(t *testing.T) {
+	const page = "docs/contributing/README.md"
+	rooms := regexp.MustCompile("(?m)^\\| (`[^|]*`) \\|").FindAllString(documents(t)[page], -1)
+	for _, s := range load(t).own {
+		named := false
+		for dir := strings.TrimPrefix(s.short(), "./"); dir != "."; dir = path.Dir(dir) {
+			named = named || slices.ContainsFunc(rooms, func(row string) bool { return strings.Contains(row, "`"+dir+"`") })
+		}
+		if s.ships() && !named {
+			t.Errorf("%s has no row in %s: say there which process runs it, and what it does", s.short(), page)
 		}
 	}
 }
