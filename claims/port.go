@@ -41,21 +41,6 @@ type Porter interface {
 	Lost(uid protocol.UID) bool
 }
 
-// NoPorts is a [Porter] for where no pool has a source.
-type NoPorts struct{ Porter }
-
-// Serves implements [Porter].
-func (NoPorts) Serves(context.Context, protocol.PoolName) (bool, error) { return false, nil }
-
-// Known implements [Porter].
-func (NoPorts) Known(grants.ClaimKey) []protocol.UID { return nil }
-
-// Lost implements [Porter].
-func (NoPorts) Lost(protocol.UID) bool { return false }
-
-// Withdraw implements [Porter].
-func (NoPorts) Withdraw(protocol.UID) {}
-
 // askPort returns the ask for the claim's port with these addresses, or any. granted says that they
 // are the claim's already.
 func (s seen) askPort(addrs []netip.Addr, granted bool) *ports.Ask {

@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tenure-ipam/tenure/claims"
+	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -26,6 +28,21 @@ type everybody struct{}
 
 // Admit implements [claims.Admission].
 func (everybody) Admit(context.Context, string, protocol.PoolName) error { return nil }
+
+// noPorts are the ports where no pool has a source.
+type noPorts struct{ claims.Porter }
+
+// Serves implements [claims.Porter].
+func (noPorts) Serves(context.Context, protocol.PoolName) (bool, error) { return false, nil }
+
+// Known implements [claims.Porter].
+func (noPorts) Known(grants.ClaimKey) []protocol.UID { return nil }
+
+// Lost implements [claims.Porter].
+func (noPorts) Lost(protocol.UID) bool { return false }
+
+// Withdraw implements [claims.Porter].
+func (noPorts) Withdraw(protocol.UID) {}
 
 var networkNames = []string{"vlan", "dual", "lan", "others"}
 

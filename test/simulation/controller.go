@@ -139,7 +139,7 @@ func (c *simController) boot() {
 		Shapes: c.shapes, Metrics: measures().pools, Log: log, CountsEvery: time.Minute, Now: c.now,
 	}
 	c.ofClaims = &claims.Reconciler{
-		Ports: claims.NoPorts{},
+		Ports: noPorts{},
 		Cache: cacheReader{c: c}, Status: statusClient{c: c}, Live: c.live(), Broker: c.granter(), Networks: simNetworks{},
 		Admission: everybody{}, Events: noEvents{}, Metrics: measures().claims, Log: log, Now: c.now,
 	}
