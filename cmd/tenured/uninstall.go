@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,6 +56,7 @@ func uninstall(ctx context.Context, args []string, out, stderr io.Writer) error 
 		<-ctx.Done()
 		return nil
 	}
+	opts.daemon.PlaceBesideStore()
 	return node{*bin, opts.daemon, *force}.clean(ctx, out)
 }
 
@@ -183,14 +183,12 @@ func (n node) removeConfiguration(out io.Writer) error {
 // removeState removes what agent and plugins keep. In their directories may be what is anybody's,
 // so files of Tenure's go alone, and then the directories, where nothing is left in them.
 func (n node) removeState(out io.Writer) error {
-	dir := filepath.Dir(n.Store)
-	reports := cmp.Or(n.Reports, filepath.Join(dir, "reports"))
-	patterns := []string{n.Store, n.Store + ".*", filepath.Join(dir, "cni-conf.json"), filepath.Join(dir, "cni-conf.json.new"), n.Socket, n.Socket + ".*", filepath.Join(n.AttachState, "*")}
+	patterns := []string{n.Store, n.Store + ".*", n.Ready.Record, n.Ready.Record + ".new", n.Socket, n.Socket + ".*", filepath.Join(n.AttachState, "*")}
 	for _, name := range []string{"*.del", "*.del.damaged", "*.tmp"} {
 		patterns = append(patterns, filepath.Join(n.Agent.JournalDir, name))
 	}
 	for _, suffix := range []string{".json", ".json.new", ".shown"} {
-		patterns = append(patterns, filepath.Join(reports, strings.Repeat("[0-9a-f]", 32)+suffix))
+		patterns = append(patterns, filepath.Join(n.Reports, strings.Repeat("[0-9a-f]", 32)+suffix))
 	}
 	for _, pattern := range patterns {
 		found, err := filepath.Glob(pattern)
@@ -203,7 +201,7 @@ func (n node) removeState(out io.Writer) error {
 			}
 		}
 	}
-	for _, dir := range []string{n.Agent.JournalDir, reports, dir} {
+	for _, dir := range []string{n.Agent.JournalDir, n.Reports, filepath.Dir(n.Store)} {
 		_ = os.Remove(dir) // it stays where something is in it, or something is mounted on it
 	}
 	return nil

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -111,13 +112,8 @@ func New(cfg Config, rc *rest.Config, log *slog.Logger) (*Daemon, error) {
 	if cfg.HostLocalDir == "" {
 		cfg.HostLocalDir = DefaultHostLocalDir
 	}
-	if cfg.Reports == "" {
-		cfg.Reports = filepath.Join(filepath.Dir(cfg.Store), "reports")
-	}
+	cfg.PlaceBesideStore()
 	if cfg.Ready.Source != "" {
-		if cfg.Ready.Record == "" {
-			cfg.Ready.Record = filepath.Join(filepath.Dir(cfg.Store), "cni-conf.json")
-		}
 		if err := cfg.Ready.Validate(); err != nil {
 			return nil, fmt.Errorf("configuration of the runtime's file: %w", err)
 		}
@@ -130,6 +126,14 @@ func New(cfg Config, rc *rest.Config, log *slog.Logger) (*Daemon, error) {
 	// would make a burst of ADDs wait for nothing.
 	rc.QPS, rc.Burst = 500, 1000
 	return &Daemon{cfg: cfg, rest: rc, log: log}, nil
+}
+
+// PlaceBesideStore says of files and directories where they are: beside the store, unless c says
+// where.
+func (c *Config) PlaceBesideStore() {
+	dir := filepath.Dir(c.Store)
+	c.Reports = cmp.Or(c.Reports, filepath.Join(dir, "reports"))
+	c.Ready.Record = cmp.Or(c.Ready.Record, filepath.Join(dir, "cni-conf.json"))
 }
 
 // Run serves until ctx ends. The lock is held before the store is opened, and the
