@@ -3,15 +3,10 @@ package agent
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
-	"time"
 
-	"github.com/tenure-ipam/tenure/allocator"
-	"github.com/tenure-ipam/tenure/ipam/node/recovery"
 	"github.com/tenure-ipam/tenure/ipam/node/sched"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -143,83 +138,11 @@ func (a *Agent) freeze(ctx context.Context, f protocol.Former, left *remains) er
 	if again {
 		return nil
 	}
-	if err := a.readBack(ctx, f.Store); err != nil {
-		return err
-	}
+	whole, err := a.readBack(ctx, f.Store)
 	a.mu.Lock()
-	a.readFor[f.Store] = true
+	a.readFor[f.Store] = whole
 	a.mu.Unlock()
-	return nil
-}
-
-// readBackWait bounds how long a reading back waits for each pool.
-const readBackWait = 2 * time.Second
-
-// readBack records the attachments of a lost store's time, as far as they can be
-// found.
-func (a *Agent) readBack(ctx context.Context, id protocol.StoreID) error {
-	frozen, err := a.frozen(ctx, id)
-	if err != nil {
-		return err
-	}
-	cached, unread, err := a.host.Cached()
-	if err != nil {
-		return err
-	}
-	running, err := a.cl.Pods.PodsOfNode(ctx, a.cfg.Node)
-	if err != nil {
-		return err
-	}
-	var pods []recovery.Pod
-	for _, p := range running {
-		pods = append(pods, recovery.Pod{PodRef: p.PodRef, RuntimeUID: p.MirrorOf})
-	}
-	found := frozen.Find(cached, pods)
-	for _, err := range unread {
-		a.log.DebugContext(ctx, "trace of an attachment not understood", "error", err)
-	}
-	recorded := 0
-	for _, att := range found {
-		err := a.st.Update(ctx, func(tx *store.Tx) error { return recovery.Record(tx, att) })
-		switch {
-		case errors.Is(err, recovery.ErrKnown):
-		case err != nil:
-			return err
-		default:
-			recorded++
-		}
-	}
-	a.log.InfoContext(ctx, "attachments of a lost store read back", "store", id, "found", len(found), "recorded", recorded)
-	return nil
-}
-
-// frozen returns what a reading back goes by.
-func (a *Agent) frozen(ctx context.Context, id protocol.StoreID) (f recovery.Frozen, err error) {
-	err = a.st.View(func(tx *store.Tx) error {
-		f, err = recovery.Of(tx, id)
-		return err
-	})
-	if err != nil {
-		return f, err
-	}
-	if f.Unnamed, err = a.cl.Pools.DomainPools(ctx); err != nil {
-		return f, err
-	}
-	there, err := a.host.Netns()
-	f.Netns, f.Boot = map[string]string{}, a.cfg.Boot
-	for _, ns := range there {
-		f.Netns[ns.Path] = ns.ID
-	}
-	f.Locate = func(pool protocol.PoolName, x netip.Addr) (allocator.Range, bool) {
-		ctx, cancel := a.sched.WithTimeout(ctx, readBackWait, context.DeadlineExceeded)
-		defer cancel()
-		known, err := a.ready(ctx, pool)
-		if err != nil {
-			return allocator.Range{}, false
-		}
-		return known.shape.Locate(x)
-	}
-	return f, err
+	return err
 }
 
 // moment returns what runs now, or what ran when the store was first found lost.

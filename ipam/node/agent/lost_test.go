@@ -2,11 +2,14 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/netip"
 	"sync"
 	"testing"
 
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/cniresults"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -139,6 +142,72 @@ func TestStaticPodStillRuns(t *testing.T) {
 			t.Errorf("%s: %q still runs, %v; want that something does: %v", tt.name, what, err, tt.runs)
 		}
 	}
+}
+
+// TestReadBackWhole: the attachment of a lost store with an address of each of two pools is not
+// recorded while one of them is not there, and is with both addresses at the first list after
+// that, though that pool gives no addresses (C10).
+func TestReadBackWhole(t *testing.T) {
+	a := newRestoredAgent(t)
+	a.cfg.Boot, a.readFor = "boot1", map[protocol.StoreID]bool{}
+	a.cl.Pools, a.cl.Pods = readPools{}, &nodePods{}
+	pod := protocol.PodRef{Namespace: "ns", Name: "db-0", UID: "p"}
+	a.host = cachedHost{entries: []cniresults.Entry{{
+		Network: "net", ContainerID: "c1", IfName: "net1", Args: "IgnoreUnknown=1;K8S_POD_NAMESPACE=ns;K8S_POD_NAME=db-0;K8S_POD_UID=p",
+		IPAM: []json.RawMessage{json.RawMessage(`{"cniVersion":"1.1.0","name":"net","type":"bridge","ipam":{"type":"tenure","pools":["lan","lan6"]}}`)},
+		IPs:  []cniresults.IP{{Address: netip.MustParsePrefix("10.0.0.5/24")}, {Address: netip.MustParsePrefix("fd00::5/64")}},
+	}}}
+	use := protocol.SubLease{
+		Meta: protocol.Meta{Name: protocol.UseName("c", 0), UID: "u", Revision: "7"}, Node: "n1", Store: "lost", Term: 1, Turn: 1,
+		Use: &protocol.Use{Claim: protocol.ClaimRef{Namespace: "ns", Name: "db", UID: "c"}, Pod: pod, Interface: "net1"},
+	}
+	err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutRight(protocol.FrozenSubLease(use)) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := func() (addrs []netip.Addr) {
+		t.Helper()
+		if err := a.freeze(t.Context(), protocol.Former{Store: "lost", Boot: "boot1"}, &remains{subs: []protocol.SubLease{use}}); err != nil {
+			t.Fatal(err)
+		}
+		err := a.st.View(func(tx *store.Tx) error {
+			att, _, err := tx.Attachment(store.Key{Network: "net", ContainerID: "c1", IfName: "net1"})
+			for _, x := range att.Addresses {
+				addrs = append(addrs, x.Addr)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return addrs
+	}
+	know := func(name protocol.PoolName, prefix string) {
+		shape, err := allocator.NewShape([]allocator.Range{{Prefix: netip.MustParsePrefix(prefix)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.pool(name).set(&knownPool{Pool: Pool{Stopped: true}, shape: shape}, false)
+	}
+	know("lan", "10.0.0.0/24")
+	a.pool("lan6").set(nil, true)
+	if got := list(); got != nil {
+		t.Errorf("while lan6 is not there, %v are recorded; want nothing", got)
+	}
+	know("lan6", "fd00::/64")
+	if got := list(); len(got) != 2 {
+		t.Errorf("when lan6 is there, %v are recorded; want both addresses", got)
+	}
+}
+
+// cachedHost is a host on which the CNI library has kept results.
+type cachedHost struct {
+	emptyHost
+	entries []cniresults.Entry
+}
+
+func (h cachedHost) Cached() ([]cniresults.Entry, []*cniresults.FileError, error) {
+	return h.entries, nil, nil
 }
 
 // emptyHost is a host without network namespaces.

@@ -21,9 +21,8 @@ type Frozen struct {
 	Netns map[string]string
 	// Boot is the machine's present boot.
 	Boot string
-	// Locate returns the range of a pool that an address lies in. It may take
-	// some time, and find nothing of a pool that is not known now.
-	Locate func(protocol.PoolName, netip.Addr) (allocator.Range, bool)
+	// Shape returns the ranges of a pool, nil of one that is not known now. It may take some time.
+	Shape func(protocol.PoolName) *allocator.Shape
 }
 
 // A Pod is a pod that runs on the node.
@@ -92,14 +91,15 @@ func (f Frozen) unnamed(addrs []netip.Prefix) (pools []protocol.PoolName) {
 	return pools
 }
 
-// poolOf returns which of pools has x.
-func (f Frozen) poolOf(x netip.Addr, pools []protocol.PoolName) (protocol.PoolName, bool) {
-	i := slices.IndexFunc(pools, func(name protocol.PoolName) bool {
-		_, ok := f.Locate(name, x)
-		return ok
-	})
-	if i < 0 {
-		return "", false
+// poolOf returns which of pools has x. Where none is known to, those that are not known now may.
+func (f Frozen) poolOf(x netip.Addr, pools []protocol.PoolName) (pool protocol.PoolName, unknown []protocol.PoolName) {
+	for _, name := range pools {
+		shape := f.Shape(name)
+		if shape == nil {
+			unknown = append(unknown, name)
+		} else if _, ok := shape.Locate(x); ok {
+			return name, nil
+		}
 	}
-	return pools[i], true
+	return "", unknown
 }

@@ -13,10 +13,16 @@ import (
 
 // Find returns the attachments with addresses of f's rights that results of the CNI library tell
 // of, those first that are to be believed where two say that they have an address: that of a
-// network namespace that is there, then the latest.
-func (f Frozen) Find(cached []cniresults.Entry, pods []Pod) (found []store.Attachment) {
+// network namespace that is there, then the latest. An attachment with an address that may be of
+// a pool that is not known now is left out, and unknown has the pool: it is found whole or not at
+// all.
+func (f Frozen) Find(cached []cniresults.Entry, pods []Pod) (found []store.Attachment, unknown []protocol.PoolName) {
 	for _, e := range cached {
-		if att, ok := f.fromCache(e, pods); ok {
+		att, waits, ok := f.fromCache(e, pods)
+		switch {
+		case len(waits) > 0:
+			unknown = append(unknown, waits...)
+		case ok:
 			found = append(found, att)
 		}
 	}
@@ -26,15 +32,16 @@ func (f Frozen) Find(cached []cniresults.Entry, pods []Pod) (found []store.Attac
 		}
 		return y.Created.Compare(x.Created)
 	})
-	return found
+	slices.Sort(unknown)
+	return found, slices.Compact(unknown)
 }
 
 // fromCache returns the attachment that a result of the CNI library tells of, if
-// it is one of this agent's.
-func (f Frozen) fromCache(e cniresults.Entry, pods []Pod) (att store.Attachment, ok bool) {
+// it is one of this agent's, and the pools that are not known now and may have given some of it.
+func (f Frozen) fromCache(e cniresults.Entry, pods []Pod) (att store.Attachment, unknown []protocol.PoolName, ok bool) {
 	conf, ok := ourConfig(e)
 	if !ok {
-		return att, false
+		return att, nil, false
 	}
 	uid := protocol.UID(conf.Pod.UID)
 	att = store.Attachment{
@@ -68,8 +75,11 @@ func (f Frozen) fromCache(e cniresults.Entry, pods []Pod) (att store.Attachment,
 	for _, ip := range e.IPs {
 		x := store.Address{Addr: ip.Address.Addr(), Bits: ip.Address.Bits(), Gateway: ip.Gateway}
 		if granted {
-			x.Pool, ok = f.poolOf(x.Addr, pools)
-			ok = ok && (right.Request == nil || slices.Contains(right.Addrs, x.Addr))
+			var waits []protocol.PoolName
+			if right.Request == nil || slices.Contains(right.Addrs, x.Addr) {
+				x.Pool, waits = f.poolOf(x.Addr, pools)
+			}
+			unknown, ok = append(unknown, waits...), x.Pool != ""
 		} else {
 			var lease protocol.Right
 			lease, ok = f.leaseOf(x.Addr, pools)
@@ -79,7 +89,7 @@ func (f Frozen) fromCache(e cniresults.Entry, pods []Pod) (att store.Attachment,
 			att.Addresses = append(att.Addresses, x)
 		}
 	}
-	return att, len(att.Addresses) > 0
+	return att, unknown, len(att.Addresses) > 0
 }
 
 // ourConfig returns the configuration of e's network by which it asked this agent.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -34,9 +35,12 @@ func frozen(rights ...protocol.Right) Frozen {
 			f.Uses = append(f.Uses, r)
 		}
 	}
-	f.Locate = func(pool protocol.PoolName, x netip.Addr) (allocator.Range, bool) {
-		wide := netip.MustParsePrefix("10.0.0.0/24")
-		return allocator.Range{Prefix: wide, Gateway: netip.MustParseAddr("10.0.0.1")}, pool == "lan" && wide.Contains(x)
+	shape, err := allocator.NewShape([]allocator.Range{{Prefix: netip.MustParsePrefix("10.0.0.0/24")}})
+	if err != nil {
+		panic(err)
+	}
+	f.Shape = func(pool protocol.PoolName) *allocator.Shape {
+		return map[protocol.PoolName]*allocator.Shape{"lan": shape}[pool]
 	}
 	return f
 }
@@ -110,11 +114,37 @@ func TestFind(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			found := frozen(tt.rights...).Find(tt.cached, nil)
-			if d := cmp.Diff(tt.want, describe(found)); d != "" {
-				t.Errorf("found (-want +got):\n%s", d)
+			found, unknown := frozen(tt.rights...).Find(tt.cached, nil)
+			if d := cmp.Diff(tt.want, describe(found)); d != "" || len(unknown) > 0 {
+				t.Errorf("waits for %v; found (-want +got):\n%s", unknown, d)
 			}
 		})
+	}
+}
+
+// TestFindWhole: an attachment of which one pool is not known now is not found with its other
+// address alone, and whoever asks learns which pool it waits for.
+func TestFindWhole(t *testing.T) {
+	use := protocol.Right{Kind: protocol.RightUse, Name: "claim.0", Phase: protocol.Frozen, Store: "lost", SubLeaseRight: protocol.SubLeaseRight{Use: &protocol.Use{Interface: "net1", Pod: protocol.PodRef{UID: "p1"}}}}
+	both := entry("c1", "p1", "", "10.0.0.5/24")
+	both.IPAM[1] = json.RawMessage(`{"cniVersion":"1.1.0","name":"net","type":"bridge","ipam":{"type":"tenure","pools":["lan","lan6"]}}`)
+	both.IPs = append(both.IPs, cniresults.IP{Address: netip.MustParsePrefix("fd00::5/64")})
+	f := frozen(use)
+	found, unknown := f.Find([]cniresults.Entry{both, entry("c2", "p1", "", "10.0.0.6/24")}, nil)
+	if got := describe(found); len(got) != 1 || found[0].ContainerID != "c2" || !slices.Equal(unknown, []protocol.PoolName{"lan6"}) {
+		t.Errorf("found %v, which waits for %v; want c2 alone, and that c1 waits for lan6", got, unknown)
+	}
+	six, err := allocator.NewShape([]allocator.Range{{Prefix: netip.MustParsePrefix("fd00::/64")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lan := f.Shape("lan")
+	f.Shape = func(pool protocol.PoolName) *allocator.Shape {
+		return map[protocol.PoolName]*allocator.Shape{"lan": lan, "lan6": six}[pool]
+	}
+	found, unknown = f.Find([]cniresults.Entry{both}, nil)
+	if len(found) != 1 || len(found[0].Addresses) != 2 || len(unknown) > 0 {
+		t.Errorf("when lan6 is known: found %v, which waits for %v; want both addresses", describe(found), unknown)
 	}
 }
 
