@@ -52,7 +52,7 @@ type Agent struct {
 	pools     map[protocol.PoolName]*pool
 	idle      map[string]protocol.Instant // since when a lease has been empty
 	ignored   map[string]string           // what was said of a network's keys
-	readFor   map[protocol.StoreID]bool   // lost stores whose attachments were looked for
+	readFor   map[protocol.StoreID]bool   // lost stores whose attachments were looked for; true: all of them
 	foreign   int                         // leases and sub-leases of other machines, in this node's name
 	history   protocol.History            // how far the API server was seen to come
 	// recordedOpening is the greatest opening that the store is known to have.

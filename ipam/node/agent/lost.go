@@ -139,10 +139,13 @@ func (a *Agent) freeze(ctx context.Context, f protocol.Former, left *remains) er
 		return nil
 	}
 	whole, err := a.readBack(ctx, f.Store)
+	if err != nil {
+		return err
+	}
 	a.mu.Lock()
 	a.readFor[f.Store] = whole
 	a.mu.Unlock()
-	return err
+	return nil
 }
 
 // moment returns what runs now, or what ran when the store was first found lost.
