@@ -52,9 +52,9 @@ func newHangingStore(t *testing.T) (st *store.Store, hang func(write func(*store
 }
 
 // TestAddIsNotHeldUpByTheDisk: what an ADD needs beside its own calls of the store does
-// not wait for a disk that hangs: the lock under which acquires choose blocks, and the
-// records that answers of the API server are compared with. Nor does what people are
-// told: metrics and events.
+// not wait for a disk that hangs: what acquires choose blocks by, and the records that
+// answers of the API server are compared with. Nor does what people are told: metrics and
+// events.
 func TestAddIsNotHeldUpByTheDisk(t *testing.T) {
 	a, p := newRegisteredAgent(t, &createdLeases{}, shutPools{})
 	st, hang := newHangingStore(t)
@@ -71,6 +71,10 @@ func TestAddIsNotHeldUpByTheDisk(t *testing.T) {
 		if block, ok, _, err := a.candidate(p, p.known, n, nil); !ok || err != nil || block == r.Block {
 			t.Errorf("candidate %v, %v, %v; want a block that is not %v, which this node has", block, ok, err, r.Block)
 		}
+		if block, err := a.unsettled(p, p.known, n); block.IsValid() || err != nil {
+			t.Errorf("unsettled %v, %v; want none", block, err)
+		}
+		a.reserve(p)
 		if !a.holds(r.Name) {
 			t.Errorf("%s is not said to be held", r.Name)
 		}

@@ -39,7 +39,7 @@ func (a *Agent) reserve(p *pool) {
 	}
 	for _, f := range known.shape.Families() {
 		var c allocator.Counts
-		err := a.st.View(func(tx *store.Tx) error {
+		err := a.st.Peek(func(tx *store.Tx) error {
 			var err error
 			c, err = a.counts(tx, p.name, f)
 			return err

@@ -11,11 +11,11 @@ import (
 // unsettled returns a block of this node that could serve n again, claimed: one whose
 // create is in doubt, that is being given back, or that has room and waits to be said
 // again in a new term. Without it an outage would leave one more name behind at every
-// try.
+// try. The Update that uses the block looks at its right again.
 func (a *Agent) unsettled(p *pool, known *knownPool, n addressDemand) (block netip.Prefix, err error) {
 	term, unserving := a.term(), a.unserving.blocks(p.name)
 	var found []netip.Prefix
-	err = a.st.View(func(tx *store.Tx) error {
+	err = a.st.Peek(func(tx *store.Tx) error {
 		free, err := freeIn(tx, p.name, n.family, unserving)
 		if err != nil {
 			return err
@@ -37,7 +37,7 @@ func (a *Agent) unsettled(p *pool, known *knownPool, n addressDemand) (block net
 	if err != nil {
 		return netip.Prefix{}, err
 	}
-	// Not within the View: who waits for the demand's lock in a transaction, while
+	// Not within the Peek: who waits for the demand's lock in a transaction, while
 	// whoever has it begins one, waits for ever once the store's file has to grow.
 	for _, block := range found {
 		if p.demands.claim(block) {
