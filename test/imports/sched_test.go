@@ -10,7 +10,7 @@ import (
 )
 
 // scheduled are the packages that start, wait, and tell the time through ipam/node/sched
-// alone, so that the simulation decides what they do when.
+// alone, so that a simulation can decide what they do when.
 var scheduled = []string{"ipam/node/agent", "ipam/node/assign", "ipam/node/leasestatus", "ipam/node/recovery"}
 
 // TestAgentRunsByItsScheduler: the agent starts no goroutine, selects nothing, receives from no

@@ -1,7 +1,7 @@
 // Package sched starts what an agent does at the same time, has it wait, and gives it the
 // time and chance. All of that goes through a [Scheduler], and nothing else of the agent
-// starts a goroutine, selects, reads a clock or draws a number: so a simulation decides who
-// goes on when, and one seed is one run.
+// starts a goroutine, selects, reads a clock or draws a number: so a simulation can decide
+// who goes on when, and one seed be one run.
 package sched
 
 import (
