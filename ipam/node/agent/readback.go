@@ -31,7 +31,7 @@ func (a *Agent) readBack(ctx context.Context, id protocol.StoreID) (whole bool, 
 	}
 	var pods []recovery.Pod
 	for _, p := range running {
-		pods = append(pods, recovery.Pod{PodRef: p.PodRef, RuntimeUID: p.MirrorOf})
+		pods = append(pods, recovery.Pod{PodRef: p.PodRef, MirrorOf: p.MirrorOf})
 	}
 	found, unknown := frozen.Find(cached, pods)
 	for _, err := range unread {

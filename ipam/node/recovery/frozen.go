@@ -28,9 +28,9 @@ type Frozen struct {
 // A Pod is a pod that runs on the node.
 type Pod struct {
 	protocol.PodRef
-	// RuntimeUID is, of a static pod's mirror, the UID by which the runtime knows
+	// MirrorOf is, of a static pod's mirror, the UID by which the runtime knows
 	// the pod; else empty.
-	RuntimeUID protocol.UID
+	MirrorOf protocol.UID
 }
 
 // Of collects what the store has of a lost store's rights.

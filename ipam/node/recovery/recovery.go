@@ -49,7 +49,7 @@ func (f Frozen) fromCache(e cniresults.Entry, pods []Pod) (att store.Attachment,
 		Pod: protocol.PodRef{Namespace: conf.Pod.Namespace, Name: conf.Pod.Name, UID: uid}, Created: e.Written,
 		Netns: e.Netns, NetnsID: f.Netns[e.Netns], Boot: f.Boot,
 	}
-	if i := slices.IndexFunc(pods, func(p Pod) bool { return uid != "" && (uid == p.UID || uid == p.RuntimeUID) }); i >= 0 {
+	if i := slices.IndexFunc(pods, func(p Pod) bool { return uid != "" && (uid == p.UID || uid == p.MirrorOf) }); i >= 0 {
 		att.Pod.Owner = pods[i].Owner
 	}
 	var pools []protocol.PoolName
