@@ -183,11 +183,19 @@ func TestRecord(t *testing.T) {
 			Addresses: []store.Address{{Addr: netip.MustParseAddr(ip), Bits: 24, Pool: "lan", Lease: lease.Name}},
 		}
 	}
+	use, gone := att("c5", "p5", "10.0.0.99", protocol.Right{}), att("c6", "p6", "10.0.0.98", protocol.Right{})
+	claim := protocol.ClaimRef{Namespace: "ns", Name: "db", UID: "c"}
+	use.Use, use.Claim, gone.Use, gone.Claim = "claim.0", &claim, "claim.1", &claim
+	update(t, st, func(tx *store.Tx) error {
+		return tx.PutRight(protocol.Right{Kind: protocol.RightUse, Name: use.Use, Phase: protocol.Frozen, Store: "lost", UID: "u3", SubLeaseRight: protocol.SubLeaseRight{Use: &protocol.Use{Claim: claim}}})
+	})
 	for _, step := range []struct {
 		what string
 		att  store.Attachment
 		want error
 	}{
+		{"of a use", use, nil},
+		{"of a use that was given back", gone, ErrKnown},
 		{"the first", att("c1", "p1", "10.0.0.5", lan), nil},
 		{"the same again", att("c1", "p1", "10.0.0.5", lan), ErrKnown},
 		{"another with its address", att("c2", "p2", "10.0.0.5", lan), ErrKnown},
