@@ -262,7 +262,9 @@ func (a *Agent) barFree(tx *store.Tx, self protocol.Self, r protocol.Right, with
 	space := allocator.NewSpace(tx.Table(r.Pool), shape)
 	var addrs []netip.Addr
 	for x := r.Block.Addr(); r.Block.Contains(x); x = x.Next() {
-		if within != nil && !within.Contains(x) || !whole && shape.Assignable(x) != nil {
+		// What a recall names goes also if the pool as this node knows it does not have it: an edit
+		// may add it.
+		if within != nil && !within.Contains(x) || within == nil && !whole && shape.Assignable(x) != nil {
 			continue
 		}
 		state, err := space.State(x)

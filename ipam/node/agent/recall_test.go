@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/netip"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -99,6 +100,36 @@ func TestRecallAnsweredBeforeItIsCeded(t *testing.T) {
 		a.answerRecall(t.Context(), rc, false)
 		if len(leases.now.Ceded) != 1 || leases.answered != rc.ID {
 			t.Errorf("the lease says %v is ceded, and recall %q is answered; want both of the second recall", leases.now.Ceded, leases.answered)
+		}
+	})
+}
+
+// TestRecallOfWhatAnEditAdds: the controller recalls what an edit adds to a block of this node's
+// before the node may give it, since a pod has it by another IPAM. It is ceded, though the pool as
+// this node knows it does not have it: else it would pass for one that a pod of this node has, and
+// be given here as soon as the edit is accepted (I1).
+func TestRecallOfWhatAnEditAdds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leases := &deafLeases{hears: true}
+		a, p := newRegisteredAgent(t, leases, shutPools{})
+		a.registrar.Sent = a.sched.Now()
+		a.public = leasestatus.New(a.st, leases, a.sched, time.Minute, func(string) {}, a.log)
+		r := leaseRight(p.known.Pool, netip.MustParsePrefix("10.0.0.4/30"))
+		r.Phase, r.UID, r.Revision, r.Asserted, r.Term, r.Turn = protocol.Held, "u1", "7", 3, 3, 1
+		leases.now = protocol.Lease{Meta: protocol.Meta{Name: r.Name, UID: "u1", Revision: "7"}, Protocol: protocol.Version, Pool: "lan", PoolUID: r.PoolUID, Block: r.Block,
+			Holder: protocol.Holder{Node: "n1"}, Store: a.st.ID(), Term: 3, Turn: 1}
+		pool := Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}
+		pool.Text.Ranges = []poolspec.RangeText{{CIDR: "10.0.0.0/27", Exclude: []string{"10.0.0.6"}}}
+		err := a.st.Update(t.Context(), func(tx *store.Tx) error {
+			text, err := json.Marshal(pool)
+			return errors.Join(err, tx.PutPool("lan", text), tx.PutRight(r), allocator.NewSpace(tx.Table("lan"), p.known.shape).Open(r.Block))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.answerRecall(t.Context(), protocol.Recall{ID: "1.x.1", Lease: r.Name, Ranges: []string{"10.0.0.6-10.0.0.6"}}, false)
+		if want := []netip.Addr{netip.MustParseAddr("10.0.0.6")}; !slices.Equal(leases.now.Ceded, want) || leases.answered != "1.x.1" {
+			t.Errorf("the lease says %v is ceded, and recall %q is answered; want %v", leases.now.Ceded, leases.answered, want)
 		}
 	})
 }
