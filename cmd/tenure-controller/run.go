@@ -28,15 +28,20 @@ type options struct {
 	controller controller.Config
 	kubeconfig string
 	debug      bool
+	version    bool
 }
 
 // run reads the flags and works until ctx ends.
-func run(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) error {
+func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) error {
 	opts, err := parse(args, getenv, stderr)
 	if errors.Is(err, pflag.ErrHelp) {
 		return nil
 	}
 	if err != nil {
+		return err
+	}
+	if opts.version {
+		_, err = fmt.Fprintln(stdout, "tenure-controller", version)
 		return err
 	}
 	log := kube.Logger(stderr, opts.debug)
@@ -79,6 +84,7 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	flags.StringVar(&c.WebhookCertificate, "webhook-certificate", c.WebhookCertificate, "directory with the certificate of the webhooks and its key, tls.crt and tls.key; it is read again at each connection")
 	flags.BoolVar(&c.Profiles, "profiles", false, "serve profiles of this process at /debug/pprof/ where /metrics is, to whoever reaches that address: see docs/operations/performance.md")
 	flags.BoolVar(&opts.debug, "debug", false, "log more")
+	flags.BoolVar(&opts.version, "version", false, "print the version, and do nothing")
 	hidden(flags, c)
 	if err := flags.Parse(args); err != nil {
 		return opts, fmt.Errorf("%w: see tenure-controller --help, and remove what it does not list (Helm: controller.extraArgs)", err)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -18,13 +19,20 @@ func env(vars map[string]string) func(string) string {
 
 func TestHelp(t *testing.T) {
 	var out bytes.Buffer
-	if err := run(t.Context(), []string{"--help"}, env(nil), &out); err != nil {
+	if err := run(t.Context(), []string{"--help"}, env(nil), io.Discard, &out); err != nil {
 		t.Fatal(err)
 	}
 	for _, words := range []string{"--kubeconfig", "--leader-election", "--idle"} {
 		if !strings.Contains(out.String(), words) {
 			t.Errorf("help does not mention %s", words)
 		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	var out bytes.Buffer
+	if err := run(t.Context(), []string{"--version"}, env(nil), &out, io.Discard); err != nil || out.String() != "tenure-controller development\n" {
+		t.Errorf("--version: %q, %v; want the version", out.String(), err)
 	}
 }
 
@@ -47,7 +55,7 @@ func TestRefused(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			err := run(t.Context(), tt.args, env(nil), &bytes.Buffer{})
+			err := run(t.Context(), tt.args, env(nil), io.Discard, io.Discard)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v; want %q", err, tt.want)
 			}

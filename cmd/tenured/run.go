@@ -38,6 +38,7 @@ type options struct {
 	kubeconfig string
 	bootFile   string
 	debug      bool
+	version    bool
 }
 
 // run reads the flags and serves until ctx ends, or does what another verb says.
@@ -59,6 +60,10 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		return nil
 	}
 	if err != nil {
+		return err
+	}
+	if opts.version {
+		_, err = fmt.Fprintln(stdout, "tenured", version)
 		return err
 	}
 	log := kube.Logger(stderr, opts.debug)
@@ -83,6 +88,9 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	}
 	if flags.NArg() > 0 {
 		return opts, fmt.Errorf("unexpected argument %q: see tenured --help", flags.Arg(0))
+	}
+	if opts.version {
+		return opts, nil
 	}
 	c := &opts.daemon
 	if *node == "" {
@@ -127,6 +135,7 @@ func (o *options) flags(flags *pflag.FlagSet, getenv func(string) string) (node 
 	flags.StringVar(&o.bootFile, "boot-id-file", daemon.DefaultBootFile, "file that says in which boot of the machine this is, where the kernel's own is another machine's, as in a node that is a container")
 	attachFlags(flags, c)
 	flags.BoolVar(&o.debug, "debug", false, "log more")
+	flags.BoolVar(&o.version, "version", false, "print the version, and do nothing")
 	hidden(flags, c)
 	return node
 }

@@ -49,6 +49,13 @@ func TestHelp(t *testing.T) {
 	}
 }
 
+func TestVersion(t *testing.T) {
+	var out bytes.Buffer
+	if err := run(t.Context(), []string{"--version"}, none, &out, io.Discard); err != nil || out.String() != "tenured development\n" {
+		t.Errorf("--version: %q, %v; want the version", out.String(), err)
+	}
+}
+
 func TestFlagsReachTheConfiguration(t *testing.T) {
 	env := func(name string) string { return map[string]string{"NODE_NAME": "from-env"}[name] }
 	opts, err := parse([]string{"--fence", "2m", "--socket", "/run/x.sock", "--machine-id", "m"}, env, &bytes.Buffer{})
