@@ -33,6 +33,7 @@ CONTROLLER_GEN := bin/tools/controller-gen
 CRD_REF_DOCS := bin/tools/crd-ref-docs
 HELM := bin/tools/helm
 CRANE := bin/tools/crane
+KUSTOMIZE := bin/tools/kustomize
 GOTESTSUM := bin/tools/gotestsum
 # Programs, tests and tools are compiled alike, so that what they have in common is compiled
 # once. For this, too, helm and controller-gen have the main module's versions of libraries, and
@@ -52,6 +53,9 @@ GO_RACE := CGO_ENABLED=1 $(GO_TEST) -race
 # The plugins have Go's earlier garbage collector, as in deploy/image, where Go still has it:
 # docs/decisions/0023-what-a-plugin-does-without.md says why.
 PLUGINS := ./cmd/tenure ./cmd/tenure-attach
+# What programs call themselves: the commit's tag, or the last one and how far away that is.
+VERSION ?= $(shell git describe --tags --always --dirty --match 'v[0-9]*' 2>/dev/null || echo development)
+NAMED = -ldflags "-s -w -X main.version=$(VERSION)"
 COLLECTOR = $(shell GOEXPERIMENT=nogreenteagc go version >/dev/null 2>&1 && echo GOEXPERIMENT=nogreenteagc)
 
 .PHONY: help
@@ -64,8 +68,8 @@ help: ## List the targets
 .PHONY: build
 build: ## Build Tenure's programs into bin/, static and stripped
 	@[ -e bin/tenure-controller ] || echo "building Tenure: about three minutes on two cores the first time, then seconds"
-	$(GO_BUILD) -o bin/ $(filter-out $(PLUGINS),$(wildcard ./cmd/*))
-	$(COLLECTOR) $(GO_BUILD) -o bin/ $(PLUGINS)
+	$(GO) build $(NAMED) -o bin/ $(filter-out $(PLUGINS),$(wildcard ./cmd/*))
+	$(COLLECTOR) $(GO) build $(NAMED) -o bin/ $(PLUGINS)
 
 .PHONY: rig
 rig: ## Build the control plane and CNI plugins for tests into bin/rig: minutes at first, then nothing
@@ -101,15 +105,18 @@ names:
 force:
 	@[[ '$(FORCE)' =~ ^1?$$ ]] || { echo "FORCE is '$(FORCE)', must be 1 or be left out" >&2; exit 1; }
 
+# What manifest writes.
+MANIFEST ?= bin/tenure.yaml
+
 .PHONY: manifest
-manifest: names ## Make one manifest for kubectl apply -f, bin/tenure.yaml; REGISTRY=, TAG=, ATTACH=yes
+manifest: names $(KUSTOMIZE) ## Make one manifest for kubectl apply -f, bin/tenure.yaml; REGISTRY=, TAG=, ATTACH=yes
 	@mkdir -p bin/install
 	@printf '%s\n' 'apiVersion: kustomize.config.k8s.io/v1beta1' 'kind: Kustomization' 'resources: [../../deploy]' \
 		$(if $(filter yes,$(ATTACH)),'components: [../../deploy/attach]') 'images:' \
 		'- {name: tenured, newName: $(REGISTRY:%/=%)/tenured, newTag: "$(TAG)"}' \
 		'- {name: tenure-controller, newName: $(REGISTRY:%/=%)/tenure-controller, newTag: "$(TAG)"}' >bin/install/kustomization.yaml
-	kubectl kustomize bin/install >bin/tenure.yaml.new
-	@mv bin/tenure.yaml.new bin/tenure.yaml
+	$(KUSTOMIZE) build bin/install >$(MANIFEST).new
+	@mv $(MANIFEST).new $(MANIFEST)
 
 .PHONY: install
 install: names $(HELM) ## Install or upgrade Tenure by Helm, in the kubeconfig's context; REGISTRY=, TAG=, ATTACH=yes, CONTEXT=
@@ -142,6 +149,24 @@ push: names $(CRANE) ## Make the images and push them, as REGISTRY/tenured:TAG a
 		$(CRANE) push "$$layout" '$(REGISTRY)'/$$image:'$(TAG)'; \
 		rm -rf "$$layout"; \
 	done
+
+# Of release and verify-release: where the release is. Of release: what the images' names begin
+# with, and for what processors it is.
+DIR ?= dist
+RELEASE_REGISTRY ?= ghcr.io/tenure-ipam
+RELEASE_ARCH ?= amd64,arm64
+
+.PHONY: release
+release: ## Make the release of this commit in DIR=dist, the same bytes wherever it is made: VERSION=v0.9.0
+	@rm -rf bin/release; mkdir -p bin/release
+	@$(MAKE) --no-print-directory manifest REGISTRY='$(RELEASE_REGISTRY)' TAG='$(VERSION)' ATTACH=no MANIFEST=bin/release/tenure.yaml
+	@$(MAKE) --no-print-directory manifest REGISTRY='$(RELEASE_REGISTRY)' TAG='$(VERSION)' ATTACH=yes MANIFEST=bin/release/tenure-attach.yaml
+	@cat deploy/crds/upstream/*.yaml >bin/release/upstream-definitions.yaml
+	@$(GO) run ./deploy/release -registry '$(RELEASE_REGISTRY)' -arch '$(RELEASE_ARCH)' make '$(VERSION)' '$(DIR)' bin/release/*
+
+.PHONY: verify-release
+verify-release: ## Make the release in DIR=dist again from the commit that it names, and compare it byte for byte
+	@$(GO) run ./deploy/release verify '$(DIR)'
 
 # Each runs to the end, whatever fails, and prints a table of its parts.
 CHECK := lint generate-check
@@ -262,11 +287,15 @@ scale: root sizes rig ## Run clusters of NODES agents on a real API server, and 
 
 .PHONY: proof
 proof: ## What takes long or measures, some three hours, to the end whatever fails, and a table of its parts
-	@test/parts proof-simulate soak fuzz proof-integration proof-race proof-scale proof-e2e
+	@test/parts proof-release proof-simulate soak fuzz proof-integration proof-race proof-scale proof-e2e
 
 # The parts of proof that have no target of their own: what -short leaves out, the tests of the
-# controller's side with the race detector, and the specs of e2e that make e2e leaves out.
-.PHONY: proof-simulate proof-integration proof-race proof-scale proof-e2e
+# controller's side with the race detector, the specs of e2e that make e2e leaves out, and a release
+# that is made twice.
+.PHONY: proof-release proof-simulate proof-integration proof-race proof-scale proof-e2e
+proof-release:
+	$(MAKE) --no-print-directory release VERSION=v0.0.0-proof DIR=bin/proof-release
+	$(MAKE) --no-print-directory verify-release DIR=bin/proof-release
 proof-simulate:
 	$(MAKE) --no-print-directory simulate SEEDS=30000
 proof-integration: root rig rig-neutron $(HELM) $(CRANE) $(GOTESTSUM)
@@ -351,7 +380,7 @@ $(LINT): test/tools/lint/go.mod test/tools/lint/go.sum
 	@touch $@
 
 .PHONY: tools
-tools: $(LINT) $(CONTROLLER_GEN) $(CRD_REF_DOCS) $(HELM) $(CRANE) $(GOTESTSUM) ## Build the tools of tests, and helm and crane for administrators, into bin/tools
+tools: $(LINT) $(CONTROLLER_GEN) $(CRD_REF_DOCS) $(HELM) $(CRANE) $(KUSTOMIZE) $(GOTESTSUM) ## Build the tools of tests, and helm and crane for administrators, into bin/tools
 
 $(HELM): test/tools/helm/go.mod test/tools/helm/go.sum
 	@echo "building helm: about two minutes the first time"
@@ -360,6 +389,10 @@ $(HELM): test/tools/helm/go.mod test/tools/helm/go.sum
 
 $(CRANE): test/tools/crane/go.mod test/tools/crane/go.sum
 	cd test/tools/crane && $(GO_BUILD) -o ../../../$@ github.com/google/go-containerregistry/cmd/crane
+	@touch $@
+
+$(KUSTOMIZE): test/tools/kustomize/go.mod test/tools/kustomize/go.sum
+	cd test/tools/kustomize && $(GO_BUILD) -o ../../../$@ sigs.k8s.io/kustomize/kustomize/v5
 	@touch $@
 
 $(GOTESTSUM): test/tools/gotestsum/go.mod test/tools/gotestsum/go.sum

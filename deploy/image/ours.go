@@ -116,7 +116,7 @@ func compile(ctx context.Context, root, dir, version string, packages, env []str
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = root
 	// What the caller has set for programs of his own must not change these.
-	cmd.Env = append(os.Environ(), "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=", "GOEXPERIMENT=")
+	cmd.Env = append(os.Environ(), "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=", "GOEXPERIMENT=", "GOFIPS140=off", "GOWORK=off")
 	cmd.Env = append(cmd.Env, env...)
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s with %s: %w\n%s", strings.Join(packages, ", "), strings.Join(env, " "), err, said)

@@ -121,6 +121,10 @@ var rules = []rule{
 		never: join(ours, kubernetes, bolt, cni), but: []string{"./deploy/image"},
 	},
 	{
+		pkg: "./deploy/release", why: "a tool of who ships: it knows the images alone",
+		never: join(ours, kubernetes, bolt, cni), but: []string{"./deploy/image"},
+	},
+	{
 		pkg: "./ipam/pause", why: "it waits, for whoever has to",
 		never: join(ours, kubernetes, bolt, cni),
 	},

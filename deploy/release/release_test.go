@@ -1,0 +1,155 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// source makes a repository of one commit, whose programs do nothing, and returns its directory.
+func source(t *testing.T) string {
+	t.Helper()
+	root := t.TempDir()
+	files := map[string]string{"go.mod": "module github.com/tenure-ipam/tenure\n\ngo 1.26.0\n", "tenure.yaml": "kind: List\n"}
+	for _, name := range programs {
+		files["cmd/"+name+"/main.go"] = "package main\n\nvar version string\n\nfunc main() { println(version) }\n"
+	}
+	// Its make release brings the release that was made elsewhere, beside this directory.
+	files["Makefile"] = "release:\n\t@cp -r '" + filepath.Join(root, "..", "again") + "' $(DIR)\n"
+	for name, text := range files {
+		write(t, filepath.Join(root, name), text)
+	}
+	commit(t, root)
+	return root
+}
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// commit commits what is in a directory, as its repository's first commit or a further one.
+func commit(t *testing.T, root string) {
+	t.Helper()
+	for _, args := range [][]string{
+		{"init", "--quiet"}, {"add", "--all"},
+		{"-c", "user.name=test", "-c", "user.email=test@tenure.dev", "commit", "--quiet", "--message=test"},
+	} {
+		if _, err := git(t.Context(), root, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// made makes release v0.0.1 of a source in a directory, and returns what the program said.
+func made(t *testing.T, root, dir string) (string, error) {
+	t.Helper()
+	t.Chdir(root)
+	var out bytes.Buffer
+	err := run(t.Context(), []string{"-registry", "registry.example/net", "-arch", "amd64,arm64", "make", "v0.0.1", dir, filepath.Join(root, "tenure.yaml")}, &out)
+	return out.String(), err
+}
+
+// TestTheSameEverywhere: two releases of one commit, checked out and made in different
+// directories, are the same, and verify says so.
+func TestTheSameEverywhere(t *testing.T) {
+	root := source(t)
+	other := filepath.Join(t.TempDir(), "elsewhere")
+	if _, err := git(t.Context(), root, "clone", "--quiet", root, other); err != nil {
+		t.Fatal(err)
+	}
+	one, again := filepath.Join(t.TempDir(), "one"), filepath.Join(root, "..", "again")
+	for from, to := range map[string]string{root: one, other: again} {
+		if said, err := made(t, from, to); err != nil || !strings.Contains(said, "there is no tag v0.0.1 yet") {
+			t.Fatalf("make in %s: %v, %q", from, err, said)
+		}
+	}
+	want, err := readSums(again)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if there, err := sumsOf(one); err != nil || len(there) != 2*len(programs)+4 {
+		t.Fatalf("%d files, %v; want each program twice, two images, a manifest, provenance", len(there), err)
+	} else if err := compare(one, there, want, "the other"); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := run(t.Context(), []string{"verify", one}, &out); err != nil || !strings.Contains(out.String(), "the same, byte for byte") {
+		t.Fatalf("verify: %v, %q", err, out.String())
+	}
+	t.Run("it verifies nothing else", func(t *testing.T) { changed(t, one) })
+}
+
+// changed changes a release, which verify must see.
+func changed(t *testing.T, dir string) {
+	verified := func() string {
+		err := verify(t.Context(), ".", dir, io.Discard)
+		if err == nil {
+			return "it is verified"
+		}
+		return err.Error()
+	}
+	program := filepath.Join(dir, "tenured-linux-arm64")
+	text, err := os.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, program, string(text)+"x")
+	if said := verified(); !strings.Contains(said, program+" differs") || !strings.Contains(said, "by SHA256SUMS it is") {
+		t.Errorf("a changed program: %s", said)
+	}
+	if err := writeSums(dir); err != nil { // whoever changes a file changes this one, too
+		t.Fatal(err)
+	}
+	if said := verified(); !strings.Contains(said, program+" differs") || !strings.Contains(said, "by commit ") || strings.Count(said, "differs") != 1 {
+		t.Errorf("a changed program whose sum was changed: %s", said)
+	}
+	if err := os.Remove(program); err != nil {
+		t.Fatal(err)
+	}
+	if said := verified(); !strings.Contains(said, program+" is missing") {
+		t.Errorf("a missing program: %s", said)
+	}
+	write(t, program, string(text))
+	write(t, filepath.Join(dir, "further"), "")
+	if said := verified(); !strings.Contains(said, "further is there, and SHA256SUMS has no such file") {
+		t.Errorf("a further file: %s", said)
+	}
+}
+
+// TestRefused: no release is made that nobody else could make, and nothing but a release is
+// replaced.
+func TestRefused(t *testing.T) {
+	root := source(t)
+	dir := filepath.Join(t.TempDir(), "dist")
+	refused := func(want string) {
+		t.Helper()
+		if _, err := made(t, root, dir); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v; want %q", err, want)
+		}
+	}
+	r := release{Version: "0.9"}
+	if err := r.identify(t.Context(), root, io.Discard); err == nil || !strings.Contains(err.Error(), "such as v0.9.0") {
+		t.Errorf("version 0.9: %v", err)
+	}
+	write(t, filepath.Join(dir, "thesis.txt"), "the only copy")
+	refused("name another directory by DIR=")
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(root, "cmd/tenured/more.go"), "package main\n")
+	refused("?? cmd/tenured/more.go")
+	if _, err := git(t.Context(), root, "tag", "v0.0.1"); err != nil {
+		t.Fatal(err)
+	}
+	commit(t, root)
+	refused("git checkout v0.0.1")
+}
