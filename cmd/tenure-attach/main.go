@@ -12,7 +12,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/tenure-ipam/tenure/attach/plugin"
+	"github.com/tenure-ipam/tenure/attach/cni/plugin"
 )
 
 // version is set by the build.

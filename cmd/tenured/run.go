@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/tenure-ipam/tenure/attach/devices"
+	"github.com/tenure-ipam/tenure/attach/node/devices"
+	"github.com/tenure-ipam/tenure/attach/node/ready"
 	"github.com/tenure-ipam/tenure/attach/plan"
-	"github.com/tenure-ipam/tenure/attach/ready"
 	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
 	"github.com/tenure-ipam/tenure/ipam/cniresults"
 	"github.com/tenure-ipam/tenure/ipam/kube"

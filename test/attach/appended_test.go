@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tenure-ipam/tenure/attach/ready"
+	"github.com/tenure-ipam/tenure/attach/node/ready"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 

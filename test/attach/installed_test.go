@@ -16,7 +16,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	"golang.org/x/sys/unix"
 
-	"github.com/tenure-ipam/tenure/attach/ready"
+	"github.com/tenure-ipam/tenure/attach/node/ready"
 	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
 	"github.com/tenure-ipam/tenure/test/cninet"
 	"github.com/tenure-ipam/tenure/test/fleet"

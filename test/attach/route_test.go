@@ -16,7 +16,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/tenure-ipam/tenure/attach/route"
+	"github.com/tenure-ipam/tenure/attach/cni/route"
 	"github.com/tenure-ipam/tenure/test/cninet"
 )
 

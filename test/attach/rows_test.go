@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
 
+	"github.com/tenure-ipam/tenure/attach/cni/route"
 	"github.com/tenure-ipam/tenure/attach/facts"
-	"github.com/tenure-ipam/tenure/attach/route"
 )
 
 // TestDottedNames (N6): Kubernetes allows them, so both formats do.

@@ -89,16 +89,16 @@ var rules = []rule{
 		never: join(clients, bolt, cni),
 	},
 	{
-		pkg: "./attach/gate", why: "the controller holds pods back by it: it judges as a node does, and attaches nothing",
-		never: join(bolt, cni, processes, []string{"./ipam", "./attach/plan", "./attach/delegate", "./attach/resolve"}), but: []string{"./ipam/access", "./ipam/poolspec", "./ipam/lean/plainjson"},
+		pkg: "./attach/controller/gate", why: "the controller holds pods back by it: it judges as a node does, and attaches nothing",
+		never: join(bolt, cni, processes, []string{"./ipam", "./attach/plan", "./attach/cni/delegate", "./attach/node/resolve"}), but: []string{"./ipam/access", "./ipam/poolspec", "./ipam/lean/plainjson"},
 	},
 	{
 		pkg: "./attach/certificate", why: "kubectl makes the certificate and the controller reads it from files: nobody calls the API server for it here",
 		never: join(ours, kubernetes, bolt, cni, processes),
 	},
 	{
-		pkg: "./attach/controller", why: "it keeps networks: who attaches pods to them, and who has their addresses, is not its business",
-		never: join(bolt, cni, []string{"./attach/resolve", "./attach/delegate", "./attach/plugin", "./attach/journal", "./ipam/node", "./ipam/agentapi"}),
+		pkg: "./attach/controller/podnetworks", why: "it keeps networks: who attaches pods to them, and who has their addresses, is not its business",
+		never: join(bolt, cni, []string{"./attach/node/resolve", "./attach/cni/delegate", "./attach/cni/plugin", "./attach/journal", "./ipam/node", "./ipam/agentapi"}),
 	},
 	{
 		pkg: "./allocator/allocatortest", why: "it proves tables of the allocator, and needs nothing else",
@@ -274,7 +274,7 @@ var rules = []rule{
 	},
 	{
 		pkg: "./cmd/tenured/daemon", why: "it wires a node's agent: claims and programs are not its business",
-		never: []string{"./claims", "./cmd", "./ipam/controller/grants", "./ipam/cni/local", "./ipam/cni/plugin", "./attach/delegate"},
+		never: []string{"./claims", "./cmd", "./ipam/controller/grants", "./ipam/cni/local", "./ipam/cni/plugin", "./attach/cni/delegate"},
 	},
 	{
 		pkg: "./ipam/cni/plugin", why: "the plugin is thin: the agent is the one to talk to a cluster",
@@ -297,24 +297,24 @@ var rules = []rule{
 		never: join(ours, kubernetes, bolt, cni, outside), but: []string{"./ipam/lean/plainjson"},
 	},
 	{
-		pkg: "./attach/resolve", why: "it declares what it needs of a cluster, and is tested without one; what it knows it tells, it runs nothing",
+		pkg: "./attach/node/resolve", why: "it declares what it needs of a cluster, and is tested without one; what it knows it tells, it runs nothing",
 		never: join(kubernetes, bolt, processes, []string{"./ipam/node/agent", "./ipam/kube", "./ipam/node/store", "./api/v1alpha1", "./claims"}),
 	},
 	{
-		pkg: "./attach/ready", why: "it looks at files, and asks nobody but who is handed to it",
+		pkg: "./attach/node/ready", why: "it looks at files, and asks nobody but who is handed to it",
 		never: join(kubernetes, bolt, processes, []string{"./ipam", "./api/v1alpha1", "./claims"}), but: []string{"./ipam/lean/cniname", "./ipam/atomicfile", "./ipam/lean/plainjson"},
 	},
 	{
-		pkg: "./attach/missed", why: "it looks at what the runtime has noted, and asks nobody but who is handed to it",
+		pkg: "./attach/node/missed", why: "it looks at what the runtime has noted, and asks nobody but who is handed to it",
 		never: join(kubernetes, bolt, processes, []string{"./ipam", "./api/v1alpha1", "./claims"}),
 		but:   []string{"./ipam/cniresults", "./ipam/lean/cniname", "./ipam/lean/plainjson", "./ipam/pause", "./ipam/protocol"},
 	},
 	{
-		pkg: "./attach/cniresult", why: "it knows results of plugins alone, as the CNI library does",
+		pkg: "./attach/cni/cniresult", why: "it knows results of plugins alone, as the CNI library does",
 		never: join(ours, kubernetes, bolt, processes), but: []string{"./ipam/lean/plainjson"},
 	},
 	{
-		pkg: "./attach/devices", why: "it asks the kubelet, and knows nobody",
+		pkg: "./attach/node/devices", why: "it asks the kubelet, and knows nobody",
 		never: join(ours, clients, bolt, cni, processes),
 	},
 	{
@@ -338,16 +338,16 @@ var rules = []rule{
 		never: join(kubernetes, bolt, processes, []string{"./ipam", "./api/v1alpha1", "./claims"}), but: []string{"./ipam/lean/cniname", "./ipam/atomicfile", "./ipam/pause", "./ipam/lean/plainjson"},
 	},
 	{
-		pkg: "./attach/route", why: "it knows routes and results, not who asks for them",
+		pkg: "./attach/cni/route", why: "it knows routes and results, not who asks for them",
 		never: join(ours, kubernetes, bolt, processes),
 	},
 	{
-		pkg: "./attach/delegate", why: "it runs on the host with a plan and a journal, and asks nobody",
+		pkg: "./attach/cni/delegate", why: "it runs on the host with a plan and a journal, and asks nobody",
 		never: join(kubernetes, bolt, []string{"./ipam", "./api/v1alpha1", "./claims"}), but: []string{"./ipam/cniresults", "./ipam/lean/cniname", "./ipam/atomicfile", "./ipam/pause", "./ipam/lean/plainjson"},
 	},
 	{
-		pkg: "./attach/plugin", why: "the plugin is thin: the agent is the one to talk to a cluster",
-		never: join(kubernetes, bolt, []string{"./ipam", "./api/v1alpha1", "./claims", "./attach/resolve"}),
+		pkg: "./attach/cni/plugin", why: "the plugin is thin: the agent is the one to talk to a cluster",
+		never: join(kubernetes, bolt, []string{"./ipam", "./api/v1alpha1", "./claims", "./attach/node/resolve"}),
 		but:   []string{"./ipam/cniresults", "./ipam/atomicfile", "./ipam/lean/plainjson", "./ipam/agentapi", "./ipam/lean/cnicall", "./ipam/netns", "./ipam/pause", "./ipam/lean/quiet", "./ipam/lean/cniname"},
 	},
 	{
@@ -366,7 +366,7 @@ var rules = []rule{
 	},
 	{
 		pkg: "./cmd/kubectl-tenure", why: "programs wire packages, not each other; people run it: it reads a cluster, and has no node",
-		never: join(bolt, []string{"./cmd", "./claims", "./ipam/node/agent", "./cmd/tenured/daemon", "./ipam/node/store", "./attach/delegate"}), but: []string{"./cmd/kubectl-tenure/audit"}, reaches: []string{"testing"},
+		never: join(bolt, []string{"./cmd", "./claims", "./ipam/node/agent", "./cmd/tenured/daemon", "./ipam/node/store", "./attach/cni/delegate"}), but: []string{"./cmd/kubectl-tenure/audit"}, reaches: []string{"testing"},
 	},
 	{
 		pkg: "./cmd/tenure-controller", why: "programs wire packages, not each other; the controller has no node",

@@ -28,7 +28,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/attach/certificate"
-	"github.com/tenure-ipam/tenure/attach/gate"
+	"github.com/tenure-ipam/tenure/attach/controller/gate"
 	"github.com/tenure-ipam/tenure/cmd/tenure-controller/controller"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/test/controlplane"

@@ -13,7 +13,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/attach/controller"
+	"github.com/tenure-ipam/tenure/attach/controller/podnetworks"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
@@ -101,7 +101,7 @@ func TestWithoutDefault(t *testing.T) {
 			return err
 		}
 		for i := range list.Items {
-			if e := &list.Items[i]; e.Reason == controller.ReasonNoDefault && strings.Contains(e.Note, "Default PodNetwork not found") {
+			if e := &list.Items[i]; e.Reason == podnetworks.ReasonNoDefault && strings.Contains(e.Note, "Default PodNetwork not found") {
 				return nil
 			}
 		}

@@ -15,7 +15,7 @@ import (
 
 	api "github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/attach/controller"
+	"github.com/tenure-ipam/tenure/attach/controller/podnetworks"
 	networks "github.com/tenure-ipam/tenure/attach/podnetwork"
 	"github.com/tenure-ipam/tenure/ipam/access"
 	"github.com/tenure-ipam/tenure/ipam/kube"
@@ -212,7 +212,7 @@ func TestLiveLook(t *testing.T) {
 	says(t, a, "InUse=True/Referenced")
 	fleet.Delete(t, kc, a)
 	fleet.Delete(t, kc, n)
-	shared := &controller.Cluster{Cache: blind{kc}, Live: kc, Log: slog.New(slog.DiscardHandler)}
+	shared := &podnetworks.Cluster{Cache: blind{kc}, Live: kc, Log: slog.New(slog.DiscardHandler)}
 	waits := func(r reconcile.Reconciler, o client.Object) {
 		t.Helper()
 		res, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
@@ -223,8 +223,8 @@ func TestLiveLook(t *testing.T) {
 			t.Errorf("%s has the finalizers %q, %v", o.GetName(), o.GetFinalizers(), err)
 		}
 	}
-	waits(&controller.Networks{Cluster: shared}, n)
-	waits(&controller.Attachments{Cluster: shared}, a)
+	waits(&podnetworks.Networks{Cluster: shared}, n)
+	waits(&podnetworks.Attachments{Cluster: shared}, a)
 	end(t, p, corev1.PodSucceeded)
 	fleet.Gone(t, kc, a, within)
 	fleet.Gone(t, kc, n, within)

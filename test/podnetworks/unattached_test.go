@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/podnetwork"
-	"github.com/tenure-ipam/tenure/attach/controller"
+	"github.com/tenure-ipam/tenure/attach/controller/podnetworks"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
@@ -47,7 +47,7 @@ func TestPodWithoutItsPodNetworks(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, e := range list.Items {
-			if e.Reason == controller.ReasonNotAttached && e.Regarding.Name == pod {
+			if e.Reason == podnetworks.ReasonNotAttached && e.Regarding.Name == pod {
 				return true
 			}
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/api/vif"
-	"github.com/tenure-ipam/tenure/attach/controller"
+	"github.com/tenure-ipam/tenure/attach/controller/podnetworks"
 	networks "github.com/tenure-ipam/tenure/attach/podnetwork"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
@@ -65,7 +65,7 @@ func TestDefinitions(t *testing.T) {
 	// Nothing is left of what is wrong now.
 	edited(`{"pool": 7}`)
 	fleet.Gone(t, kc, m, within)
-	said(t, d, controller.ReasonVIFInvalid, "annotation tenure.dev/vif: it is no JSON object as it should be")
+	said(t, d, podnetworks.ReasonVIFInvalid, "annotation tenure.dev/vif: it is no JSON object as it should be")
 	edited(inline(name))
 	rendered(t, d, `"type":"macvlan"`)
 	// One with a configuration needs none.
@@ -81,9 +81,9 @@ func TestDefinitions(t *testing.T) {
 func TestFollowsWhatItNames(t *testing.T) {
 	name, params := fleet.Unique("pool"), fleet.Unique("params")
 	d := definition(t, team, vif.AnnotationNetwork, fmt.Sprintf(`{"pool": %q, "interfaceParameters": %q}`, name, params))
-	said(t, d, controller.ReasonVIFPoolNotFound, "IPPool "+name+" does not exist: make it, or name another")
+	said(t, d, podnetworks.ReasonVIFPoolNotFound, "IPPool "+name+" does not exist: make it, or name another")
 	o := fleet.Create(t, kc, &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPPoolSpec{Domain: name, Ranges: []v1alpha1.Range{{CIDR: "10.0.0.0/24"}}}})
-	said(t, d, controller.ReasonVIFParametersNotFound, "InterfaceParameters "+team+"/"+params+" does not exist: make it")
+	said(t, d, podnetworks.ReasonVIFParametersNotFound, "InterfaceParameters "+team+"/"+params+" does not exist: make it")
 	p := parameters(t, params, macvlan("eth1"))
 	m := rendered(t, d, `"master":"eth1"`)
 	fleet.Delete(t, kc, p)
@@ -132,30 +132,30 @@ func TestWrongDefinitions(t *testing.T) {
 	nowhere := parameters(t, fleet.Unique("params"), macvlan(""))
 	for what, tt := range map[string]struct{ key, text, reason, words string }{
 		"K3 a subnet that no pool has": {
-			vif.AnnotationKuryr, `{"subnetId": "a7d1"}`, controller.ReasonVIFPoolNotFound, `no IPPool has Neutron's subnet "a7d1"`,
+			vif.AnnotationKuryr, `{"subnetId": "a7d1"}`, podnetworks.ReasonVIFPoolNotFound, `no IPPool has Neutron's subnet "a7d1"`,
 		},
 		"K3 a subnet in Tenure's form": {
-			vif.AnnotationNetwork, `{"subnetId": "a7d1"}`, controller.ReasonVIFPoolNotFound, `no IPPool has Neutron's subnet "a7d1"`,
+			vif.AnnotationNetwork, `{"subnetId": "a7d1"}`, podnetworks.ReasonVIFPoolNotFound, `no IPPool has Neutron's subnet "a7d1"`,
 		},
-		"K3 Kuryr's without a subnet": {vif.AnnotationKuryr, `{"driverType": "x"}`, controller.ReasonVIFInvalid, "it has no subnetId"},
-		"K3 Kuryr's without JSON":     {vif.AnnotationKuryr, `a7d1`, controller.ReasonVIFInvalid, "annotation openstack.org/kuryr-config: it is no JSON object"},
-		"no pool":                     {vif.AnnotationNetwork, `{}`, controller.ReasonVIFInvalid, "it has neither pool nor subnetId"},
-		"both":                        {vif.AnnotationNetwork, `{"pool": "a", "subnetId": "b"}`, controller.ReasonVIFInvalid, "keep one"},
-		"an unknown key":              {vif.AnnotationNetwork, `{"pol": "a"}`, controller.ReasonVIFInvalid, "pol"},
+		"K3 Kuryr's without a subnet": {vif.AnnotationKuryr, `{"driverType": "x"}`, podnetworks.ReasonVIFInvalid, "it has no subnetId"},
+		"K3 Kuryr's without JSON":     {vif.AnnotationKuryr, `a7d1`, podnetworks.ReasonVIFInvalid, "annotation openstack.org/kuryr-config: it is no JSON object"},
+		"no pool":                     {vif.AnnotationNetwork, `{}`, podnetworks.ReasonVIFInvalid, "it has neither pool nor subnetId"},
+		"both":                        {vif.AnnotationNetwork, `{"pool": "a", "subnetId": "b"}`, podnetworks.ReasonVIFInvalid, "keep one"},
+		"an unknown key":              {vif.AnnotationNetwork, `{"pol": "a"}`, podnetworks.ReasonVIFInvalid, "pol"},
 		"no parameters": {
-			vif.AnnotationNetwork, fmt.Sprintf(`{"pool": %q}`, name), controller.ReasonVIFInvalid, "interfaceParameters is missing, which says how interfaces are made",
+			vif.AnnotationNetwork, fmt.Sprintf(`{"pool": %q}`, name), podnetworks.ReasonVIFInvalid, "interfaceParameters is missing, which says how interfaces are made",
 		},
 		"parameters of no plugin": {
-			vif.AnnotationNetwork, fmt.Sprintf(`{"pool": %q, "interfaceParameters": {"mtu": 1400}}`, name), controller.ReasonVIFInvalid, "they are of 0 plugins",
+			vif.AnnotationNetwork, fmt.Sprintf(`{"pool": %q, "interfaceParameters": {"mtu": 1400}}`, name), podnetworks.ReasonVIFInvalid, "they are of 0 plugins",
 		},
 		"parameters with an unknown key": {
-			vif.AnnotationNetwork, fmt.Sprintf(`{"pool": %q, "interfaceParameters": {"macvlan": {"mastr": "eth1"}}}`, name), controller.ReasonVIFInvalid, `unknown field "mastr"`,
+			vif.AnnotationNetwork, fmt.Sprintf(`{"pool": %q, "interfaceParameters": {"macvlan": {"mastr": "eth1"}}}`, name), podnetworks.ReasonVIFInvalid, `unknown field "mastr"`,
 		},
 		"parameters that are a number": {
-			vif.AnnotationNetwork, fmt.Sprintf(`{"pool": %q, "interfaceParameters": 7}`, name), controller.ReasonVIFInvalid, "interfaceParameters: they cannot be read",
+			vif.AnnotationNetwork, fmt.Sprintf(`{"pool": %q, "interfaceParameters": 7}`, name), podnetworks.ReasonVIFInvalid, "interfaceParameters: they cannot be read",
 		},
 		"parameters that lead nowhere": {
-			vif.AnnotationNetwork, fmt.Sprintf(`{"pool": %q, "interfaceParameters": %q}`, name, nowhere.Name), controller.ReasonVIFInvalid, "spec.macvlan.master is missing",
+			vif.AnnotationNetwork, fmt.Sprintf(`{"pool": %q, "interfaceParameters": %q}`, name, nowhere.Name), podnetworks.ReasonVIFInvalid, "spec.macvlan.master is missing",
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -172,7 +172,7 @@ func TestWrongDefinitions(t *testing.T) {
 		})
 	}
 	d := definition(t, team, vif.AnnotationNetwork, inline(name), vif.AnnotationKuryr, `{"subnetId": "a7d1"}`)
-	said(t, d, controller.ReasonVIFInvalid, "are both there: keep one")
+	said(t, d, podnetworks.ReasonVIFInvalid, "are both there: keep one")
 	// The name of what would be made is somebody else's.
 	theirs := fleet.Create(t, kc, &nad.NetworkAttachmentDefinition{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "tenure-system", Name: vif.DefinitionName(team, "taken")}, Spec: nad.NetworkAttachmentDefinitionSpec{Config: `{}`},
@@ -180,7 +180,7 @@ func TestWrongDefinitions(t *testing.T) {
 	taken := fleet.Create(t, kc, &nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{
 		Namespace: team, Name: "taken", Annotations: map[string]string{vif.AnnotationNetwork: inline(name)},
 	}})
-	said(t, taken, controller.ReasonVIFInvalid, "is there already and is somebody else's")
+	said(t, taken, podnetworks.ReasonVIFInvalid, "is there already and is somebody else's")
 	rendered(t, taken, "{}")
 	fleet.Delete(t, kc, theirs)
 	fleet.Edit(t, kc, taken, func() { taken.Annotations["note"] = "look again" })

@@ -21,7 +21,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/api/vif"
-	"github.com/tenure-ipam/tenure/attach/controller"
+	"github.com/tenure-ipam/tenure/attach/controller/podnetworks"
 	"github.com/tenure-ipam/tenure/claims/vifs"
 	program "github.com/tenure-ipam/tenure/cmd/tenure-controller/controller"
 	"github.com/tenure-ipam/tenure/test/fleet"
@@ -57,9 +57,9 @@ func kuryrConfig(subnet string) string { return fmt.Sprintf(`{"subnetId": %q}`, 
 func TestSubnet(t *testing.T) {
 	id := subnetID()
 	d := definition(t, team, vif.AnnotationKuryr, kuryrConfig(strings.ToUpper(id)))
-	said(t, d, controller.ReasonVIFPoolNotFound, fmt.Sprintf("no IPPool has Neutron's subnet %q: make one that has it in spec.source.neutron.subnetIDs", id))
+	said(t, d, podnetworks.ReasonVIFPoolNotFound, fmt.Sprintf("no IPPool has Neutron's subnet %q: make one that has it in spec.source.neutron.subnetIDs", id))
 	pool := subnets(t, "", subnetID(), id)
-	said(t, d, controller.ReasonVIFInvalid, "interfaceParameters is missing, which says how interfaces are made: give the name of InterfaceParameters of the definition's namespace, or what such have in spec; or give IPPool "+pool.Name)
+	said(t, d, podnetworks.ReasonVIFInvalid, "interfaceParameters is missing, which says how interfaces are made: give the name of InterfaceParameters of the definition's namespace, or what such have in spec; or give IPPool "+pool.Name)
 	a, b := central(t, macvlan("eth1")), macvlan("eth2")
 	source := pool.Spec.Source.Neutron
 	set := func(change func(*v1alpha1.NeutronSource)) {
@@ -71,7 +71,7 @@ func TestSubnet(t *testing.T) {
 	missing := fleet.Unique("params")
 	set(func(s *v1alpha1.NeutronSource) { s.InterfaceParameters = missing })
 	fleet.Gone(t, kc, m, within)
-	said(t, d, controller.ReasonVIFParametersNotFound, "IPPool "+pool.Name+": spec.source.neutron.interfaceParameters: InterfaceParameters tenure-system/"+missing+" does not exist: make it")
+	said(t, d, podnetworks.ReasonVIFParametersNotFound, "IPPool "+pool.Name+": spec.source.neutron.interfaceParameters: InterfaceParameters tenure-system/"+missing+" does not exist: make it")
 	fleet.Create(t, kc, &v1alpha1.InterfaceParameters{ObjectMeta: metav1.ObjectMeta{Namespace: podnetwork.Namespace, Name: missing}, Spec: b})
 	m = rendered(t, d, `"master":"eth2"`)
 	if got, want := m.Annotations[podnetwork.AnnotationMadeFor], vif.Fingerprint(d.Annotations); got != want {
@@ -79,7 +79,7 @@ func TestSubnet(t *testing.T) {
 	}
 	second := subnets(t, a.Name, id)
 	fleet.Gone(t, kc, m, within)
-	said(t, d, controller.ReasonVIFPoolAmbiguous, "IPPools "+pool.Name+" and "+second.Name+" have Neutron's subnet")
+	said(t, d, podnetworks.ReasonVIFPoolAmbiguous, "IPPools "+pool.Name+" and "+second.Name+" have Neutron's subnet")
 	set(func(s *v1alpha1.NeutronSource) { s.SubnetIDs = source.SubnetIDs[:1] })
 	rendered(t, d, `"pool":"`+second.Name+`"`)
 	fleet.Delete(t, kc, second)
@@ -103,7 +103,7 @@ func TestSubnetInOwnForm(t *testing.T) {
 	}
 	for _, plugin := range []string{`{"ipvlan": {"master": "eth1"}}`, `{"vlan": {"master": "eth1", "id": 7}}`} {
 		d := definition(t, team, vif.AnnotationNetwork, fmt.Sprintf(`{"subnetId": %q, "interfaceParameters": %s}`, id, plugin))
-		said(t, d, controller.ReasonVIFInvalid, "the plugins ipvlan and vlan cannot be given one: take macvlan, bridge or sriov")
+		said(t, d, podnetworks.ReasonVIFInvalid, "the plugins ipvlan and vlan cannot be given one: take macvlan, bridge or sriov")
 	}
 }
 
@@ -245,7 +245,7 @@ func TestKuryrsMistakes(t *testing.T) {
 		}
 	}
 	wrong := definition(t, team, vif.AnnotationKuryr, `{"subnetId": `)
-	said(t, wrong, controller.ReasonVIFInvalid, "annotation openstack.org/kuryr-config: it is no JSON object")
+	said(t, wrong, podnetworks.ReasonVIFInvalid, "annotation openstack.org/kuryr-config: it is no JSON object")
 	held := pod(t, near.Name+","+wrong.Name)
 	said(t, held, vifs.ReasonNotReady, "interface eth2, network "+team+"/"+wrong.Name+": nothing is made of its definition yet")
 	if m, err := vif.ParseMap(held.Annotations[vif.AnnotationMap]); err != nil || len(m) > 0 {

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	podnetworks "github.com/tenure-ipam/tenure/attach/controller"
+	"github.com/tenure-ipam/tenure/attach/controller/podnetworks"
 	"github.com/tenure-ipam/tenure/claims"
 	"github.com/tenure-ipam/tenure/claims/vifs"
 	"github.com/tenure-ipam/tenure/claims/workloads"

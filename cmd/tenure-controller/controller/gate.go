@@ -15,7 +15,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/attach/certificate"
-	"github.com/tenure-ipam/tenure/attach/gate"
+	"github.com/tenure-ipam/tenure/attach/controller/gate"
 	"github.com/tenure-ipam/tenure/attach/judge"
 	"github.com/tenure-ipam/tenure/attach/podnetwork"
 	"github.com/tenure-ipam/tenure/ipam/access"

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	podnetworks "github.com/tenure-ipam/tenure/attach/controller"
-	"github.com/tenure-ipam/tenure/attach/gate"
+	"github.com/tenure-ipam/tenure/attach/controller/gate"
+	"github.com/tenure-ipam/tenure/attach/controller/podnetworks"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 )
 

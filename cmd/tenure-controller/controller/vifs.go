@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/tenure-ipam/tenure/api/vif"
-	podnetworks "github.com/tenure-ipam/tenure/attach/controller"
+	"github.com/tenure-ipam/tenure/attach/controller/podnetworks"
 	"github.com/tenure-ipam/tenure/claims/vifs"
 	"github.com/tenure-ipam/tenure/ipam/controller/ports"
 	"github.com/tenure-ipam/tenure/ipam/protocol"

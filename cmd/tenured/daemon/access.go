@@ -3,7 +3,7 @@ package daemon
 import (
 	"context"
 
-	"github.com/tenure-ipam/tenure/attach/resolve"
+	"github.com/tenure-ipam/tenure/attach/node/resolve"
 	"github.com/tenure-ipam/tenure/ipam/access"
 )
 

@@ -4,8 +4,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/tenure-ipam/tenure/attach/missed"
-	"github.com/tenure-ipam/tenure/attach/ready"
+	"github.com/tenure-ipam/tenure/attach/node/missed"
+	"github.com/tenure-ipam/tenure/attach/node/ready"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/netns"
 )
