@@ -96,10 +96,7 @@ func newRoot(s *session) *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return usagef("%s: %v", c.Name(), err) })
 	s.addFlags(root.PersistentFlags())
 	root.AddCommand(
-		newPools(s), newLeases(s), newClaims(s), newWho(s), newPod(s), newExplain(s), newCheck(s), newRelease(s), newImport(s), newExport(s), newCertificate(s), newUninstall(s),
-		&cobra.Command{Use: "version", Short: "print the version", Args: none, Run: func(*cobra.Command, []string) {
-			fmt.Fprintln(s.stdout, "kubectl-tenure", version)
-		}},
+		newPools(s), newLeases(s), newClaims(s), newWho(s), newPod(s), newExplain(s), newCheck(s), newRelease(s), newImport(s), newExport(s), newCertificate(s), newUninstall(s), newVersion(s),
 	)
 	root.SetHelpCommand(newHelp(root))
 	s.complete(root)
