@@ -34,6 +34,7 @@ CRD_REF_DOCS := bin/tools/crd-ref-docs
 HELM := bin/tools/helm
 CRANE := bin/tools/crane
 KUSTOMIZE := bin/tools/kustomize
+CYCLONEDX := bin/tools/cyclonedx-gomod
 GOTESTSUM := bin/tools/gotestsum
 # Programs, tests and tools are compiled alike, so that what they have in common is compiled
 # once. For this, too, helm and controller-gen have the main module's versions of libraries, and
@@ -157,7 +158,7 @@ RELEASE_REGISTRY ?= ghcr.io/tenure-ipam
 RELEASE_ARCH ?= amd64,arm64
 
 .PHONY: release
-release: ## Make the release of this commit in DIR=dist, the same bytes wherever it is made: VERSION=v0.9.0
+release: $(CYCLONEDX) ## Make the release of this commit in DIR=dist, the same bytes wherever it is made: VERSION=v0.9.0
 	@rm -rf bin/release; mkdir -p bin/release
 	@$(MAKE) --no-print-directory manifest REGISTRY='$(RELEASE_REGISTRY)' TAG='$(VERSION)' ATTACH=no MANIFEST=bin/release/tenure.yaml
 	@$(MAKE) --no-print-directory manifest REGISTRY='$(RELEASE_REGISTRY)' TAG='$(VERSION)' ATTACH=yes MANIFEST=bin/release/tenure-attach.yaml
@@ -380,7 +381,7 @@ $(LINT): test/tools/lint/go.mod test/tools/lint/go.sum
 	@touch $@
 
 .PHONY: tools
-tools: $(LINT) $(CONTROLLER_GEN) $(CRD_REF_DOCS) $(HELM) $(CRANE) $(KUSTOMIZE) $(GOTESTSUM) ## Build the tools of tests, and helm and crane for administrators, into bin/tools
+tools: $(LINT) $(CONTROLLER_GEN) $(CRD_REF_DOCS) $(HELM) $(CRANE) $(KUSTOMIZE) $(CYCLONEDX) $(GOTESTSUM) ## Build the tools of tests, and helm and crane for administrators, into bin/tools
 
 $(HELM): test/tools/helm/go.mod test/tools/helm/go.sum
 	@echo "building helm: about two minutes the first time"
@@ -393,6 +394,10 @@ $(CRANE): test/tools/crane/go.mod test/tools/crane/go.sum
 
 $(KUSTOMIZE): test/tools/kustomize/go.mod test/tools/kustomize/go.sum
 	cd test/tools/kustomize && $(GO_BUILD) -o ../../../$@ sigs.k8s.io/kustomize/kustomize/v5
+	@touch $@
+
+$(CYCLONEDX): test/tools/sbom/go.mod test/tools/sbom/go.sum
+	cd test/tools/sbom && $(GO_BUILD) -o ../../../$@ github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
 	@touch $@
 
 $(GOTESTSUM): test/tools/gotestsum/go.mod test/tools/gotestsum/go.sum

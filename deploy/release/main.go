@@ -1,7 +1,7 @@
 // Command release makes a release of Tenure, and shows whether one is what its source gives.
 // make release and make verify-release run it, in the top directory of the source:
 //
-//	go run ./deploy/release [-registry REGISTRY] [-arch ARCH,...] make VERSION DIRECTORY [FILE...]
+//	go run ./deploy/release [FLAG...] make VERSION DIRECTORY [FILE...]
 //	go run ./deploy/release verify DIRECTORY
 //
 // docs/contributing/releasing.md says what is in a release.
@@ -34,6 +34,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("release", flag.ContinueOnError)
 	registry := flags.String("registry", "ghcr.io/tenure-ipam", "what the images' names begin with")
 	archs := flags.String("arch", "amd64,arm64", "architectures, separated by commas")
+	sbom := flags.String("sbom", "bin/tools/cyclonedx-gomod", "the tool that writes bills of materials")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -48,6 +49,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			return err
 		}
 		r := release{Version: flags.Arg(1), Registry: strings.TrimSuffix(*registry, "/"), Archs: strings.Split(*archs, ",")}
+		if r.sbomTool, err = filepath.Abs(*sbom); err != nil {
+			return err
+		}
 		if err := r.identify(ctx, root, out); err != nil {
 			return err
 		}

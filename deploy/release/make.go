@@ -73,7 +73,8 @@ func (r release) fill(ctx context.Context, root, work, made string, files []stri
 	return writeSums(made)
 }
 
-// programs makes the programs, each for each architecture, and the images of them.
+// programs makes the programs, each for each architecture with its bill of materials, and the
+// images of them.
 func (r release) programs(ctx context.Context, root, work, made string) error {
 	built := filepath.Join(work, "programs")
 	images, err := image.Build(ctx, root, built, r.Registry+"/", r.Version, r.Archs...)
@@ -92,6 +93,9 @@ func (r release) programs(ctx context.Context, root, work, made string) error {
 		}
 		for _, name := range programs {
 			if err := copyFile(filepath.Join(made, name+"-linux-"+arch), filepath.Join(of, name), 0o755); err != nil {
+				return err
+			}
+			if err := r.sbom(ctx, filepath.Join(made, name+"-linux-"+arch), arch); err != nil {
 				return err
 			}
 		}

@@ -49,12 +49,26 @@ func commit(t *testing.T, root string) {
 	}
 }
 
+// sbomTool makes a tool that writes a bill of materials, another one on each machine, and returns
+// its path.
+func sbomTool(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "tool")
+	write(t, file, `#!/bin/sh
+echo '{"metadata": {"tools": [{"name": "it", "hashes": ["`+file+`"]}]}, "purl": "std@go1.26.8-X:nogreenteagc?goarch='$GOARCH'&x"}'
+`)
+	if err := os.Chmod(file, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
 // made makes release v0.0.1 of a source in a directory, and returns what the program said.
 func made(t *testing.T, root, dir string) (string, error) {
 	t.Helper()
 	t.Chdir(root)
 	var out bytes.Buffer
-	err := run(t.Context(), []string{"-registry", "registry.example/net", "-arch", "amd64,arm64", "make", "v0.0.1", dir, filepath.Join(root, "tenure.yaml")}, &out)
+	err := run(t.Context(), []string{"-registry", "registry.example/net", "-arch", "amd64,arm64", "-sbom", sbomTool(t), "make", "v0.0.1", dir, filepath.Join(root, "tenure.yaml")}, &out)
 	return out.String(), err
 }
 
@@ -76,10 +90,14 @@ func TestTheSameEverywhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if there, err := sumsOf(one); err != nil || len(there) != 2*len(programs)+4 {
-		t.Fatalf("%d files, %v; want each program twice, two images, a manifest, provenance", len(there), err)
+	if there, err := sumsOf(one); err != nil || len(there) != 4*len(programs)+4 {
+		t.Fatalf("%d files, %v; want each program and its bill of materials twice, two images, a manifest, provenance", len(there), err)
 	} else if err := compare(one, there, want, "the other"); err != nil {
 		t.Fatal(err)
+	}
+	bill, err := os.ReadFile(filepath.Join(one, "tenure-linux-arm64.cdx.json"))
+	if err != nil || !strings.Contains(string(bill), `"std@go1.26.8?goarch=arm64&x"`) || !strings.Contains(string(bill), `"name": "it"`) {
+		t.Errorf("the bill of materials for arm64 is %s, %v", bill, err)
 	}
 	var out bytes.Buffer
 	if err := run(t.Context(), []string{"verify", one}, &out); err != nil || !strings.Contains(out.String(), "the same, byte for byte") {

@@ -18,6 +18,8 @@ type release struct {
 	Archs    []string
 	// Commit is the source, and Go the version of Go that compiles it.
 	Commit, Go string
+	// sbomTool is the path of cyclonedx-gomod.
+	sbomTool string
 }
 
 // released is a version of semantic versioning, as tags have it.
