@@ -1,6 +1,6 @@
-// Package image makes container images out of programs, and archives of them as the
-// OCI image layout has it, which every runtime imports and every registry tool
-// pushes. The same content gives the same archive, byte for byte: nothing in it tells
+// Package image makes container images out of programs, packs the chart that installs them, and
+// makes archives of both as the OCI image layout has it, which every runtime imports and every
+// registry tool pushes. The same content gives the same archive, byte for byte: nothing in it tells
 // where or when it was made.
 package image
 
@@ -40,21 +40,28 @@ type Variant struct {
 
 // WriteFile writes an archive of images to a file, which is whole or not there.
 func WriteFile(file string, images ...Image) error {
+	return writeArchive(file, func(l layout) error { return l.write(images) })
+}
+
+// writeArchive writes an archive of what lay lays out to a file, which is whole or not there.
+func writeArchive(file string, lay func(layout) error) error {
 	dir, err := os.MkdirTemp(filepath.Dir(file), ".image")
 	if err != nil {
 		return err
 	}
 	archive := filepath.Join(dir, "archive")
-	if err = write(archive, filepath.Join(dir, "layout"), images); err == nil {
+	if err = write(archive, filepath.Join(dir, "layout"), lay); err == nil {
 		err = os.Rename(archive, file)
 	}
 	return errors.Join(err, os.RemoveAll(dir))
 }
 
-// write lays images out in a directory that it makes, and writes that as an archive.
-func write(archive, dir string, images []Image) error {
-	l := layout{dir}
-	if err := l.write(images); err != nil {
+// write has lay lay something out in a directory that it makes, and writes that as an archive.
+func write(archive, dir string, lay func(layout) error) error {
+	if err := os.MkdirAll(filepath.Join(dir, blobsDir), 0o755); err != nil {
+		return err
+	}
+	if err := lay(layout{dir}); err != nil {
 		return err
 	}
 	files := map[string]string{}

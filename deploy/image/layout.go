@@ -70,29 +70,35 @@ type (
 // layout is a directory with an image layout.
 type layout struct{ dir string }
 
-// write makes the directory, and writes images into it, each with the names by which runtimes
-// know it.
+// write writes images into the directory, each with the names by which runtimes know it.
 func (l layout) write(images []Image) error {
-	if err := os.MkdirAll(filepath.Join(l.dir, blobsDir), 0o755); err != nil {
-		return err
-	}
 	variants, err := l.writeVariants(images)
 	if err != nil {
 		return err
 	}
-	top := index{SchemaVersion: 2, MediaType: typeIndex}
+	var all []descriptor
 	for n, i := range images {
 		of, err := l.document(typeIndex, index{SchemaVersion: 2, MediaType: typeIndex, Manifests: variants[n]})
 		if err != nil {
 			return err
 		}
-		of.Annotations = map[string]string{
-			"io.containerd.image.name":          i.Name,
-			"org.opencontainers.image.ref.name": i.Name[strings.LastIndex(i.Name, ":")+1:],
-		}
-		top.Manifests = append(top.Manifests, of)
+		all = append(all, named(of, i.Name))
 	}
-	text, err := json.Marshal(top)
+	return l.close(all...)
+}
+
+// named gives what a descriptor is of the names by which runtimes and tools know it.
+func named(of descriptor, name string) descriptor {
+	of.Annotations = map[string]string{
+		"io.containerd.image.name":          name,
+		"org.opencontainers.image.ref.name": name[strings.LastIndex(name, ":")+1:],
+	}
+	return of
+}
+
+// close writes what says of a layout what is in it.
+func (l layout) close(all ...descriptor) error {
+	text, err := json.Marshal(index{SchemaVersion: 2, MediaType: typeIndex, Manifests: all})
 	if err != nil {
 		return err
 	}

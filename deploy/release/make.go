@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/tenure-ipam/tenure/deploy/image"
 )
@@ -60,6 +61,10 @@ func (r release) fill(ctx context.Context, root, work, made string, files []stri
 		return err
 	}
 	if err := r.programs(ctx, root, work, made); err != nil {
+		return err
+	}
+	chart := filepath.Join(made, "tenure-"+strings.TrimPrefix(r.Version, "v")+".tgz")
+	if err := image.WriteChart(chart, filepath.Join(made, "tenure-chart.tar"), filepath.Join(root, "deploy/chart"), r.Registry, r.Version); err != nil {
 		return err
 	}
 	for _, file := range files {

@@ -14,6 +14,8 @@ func source(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
 	files := map[string]string{"go.mod": "module github.com/tenure-ipam/tenure\n\ngo 1.26.0\n", "tenure.yaml": "kind: List\n"}
+	files["deploy/chart/Chart.yaml"] = "# A chart.\nname: tenure\nversion: 0.1.0\nappVersion: dev\n"
+	files["deploy/chart/values.yaml"] = "image:\n  registry: \"\"\n"
 	for _, name := range programs {
 		files["cmd/"+name+"/main.go"] = "package main\n\nvar version string\n\nfunc main() { println(version) }\n"
 	}
@@ -90,8 +92,8 @@ func TestTheSameEverywhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if there, err := sumsOf(one); err != nil || len(there) != 4*len(programs)+4 {
-		t.Fatalf("%d files, %v; want each program and its bill of materials twice, two images, a manifest, provenance", len(there), err)
+	if there, err := sumsOf(one); err != nil || len(there) != 4*len(programs)+6 {
+		t.Fatalf("%d files, %v; want each program and its bill of materials twice, two images, a chart and its archive, a manifest, provenance", len(there), err)
 	} else if err := compare(one, there, want, "the other"); err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,5 @@
-// Package registry_test proves that the images of Tenure get into a registry as they are
-// made: on a registry server of go-containerregistry.
+// Package registry_test proves that the images and the chart of Tenure get into a registry as they
+// are made: on a registry server of go-containerregistry.
 package registry_test
 
 import (
@@ -19,6 +19,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/tenure-ipam/tenure/deploy/image"
 	"github.com/tenure-ipam/tenure/test/programs"
 )
 
@@ -115,6 +116,38 @@ func TestPush(t *testing.T) {
 	}
 	if left, err := filepath.Glob(filepath.Join(root, "bin/images/*.layout")); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// TestChart: the chart of a release installs the release's images by default, from its file and
+// from a registry into which its archive was pushed.
+func TestChart(t *testing.T) {
+	crane, address := serve(t)
+	helm, err := programs.Tool("helm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := programs.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, layout := t.TempDir(), t.TempDir()
+	packed, archive := filepath.Join(dir, "tenure.tgz"), filepath.Join(dir, "chart.tar")
+	if err := image.WriteChart(packed, archive, filepath.Join(root, "deploy/chart"), "registry.example/net", "v1.2.3-rc.1"); err != nil {
+		t.Fatal(err)
+	}
+	output(t, "tar", "-xf", archive, "-C", layout)
+	output(t, crane, "push", layout, address+"/charts/tenure:1.2.3-rc.1")
+	for _, chart := range [][]string{{packed}, {"oci://" + address + "/charts/tenure", "--version=1.2.3-rc.1", "--plain-http"}} {
+		installs := string(output(t, helm, append([]string{"template", "tenure", "--namespace=tenure-system", "--set=attach.enabled=true"}, chart...)...))
+		for _, want := range []string{"image: registry.example/net/tenured:v1.2.3-rc.1\n", "image: registry.example/net/tenure-controller:v1.2.3-rc.1\n", "kind: CustomResourceDefinition", "kind: ConfigMap"} {
+			if !strings.Contains(installs, want) {
+				t.Errorf("%v does not install %q", chart, want)
+			}
+		}
+		if about := string(output(t, helm, append([]string{"show", "all"}, chart...)...)); !strings.Contains(about, "appVersion: v1.2.3-rc.1\n") || !strings.Contains(about, "networkattachmentdefinitions") && !strings.Contains(about, "network-attachment-definitions") {
+			t.Errorf("%v shows %s; want the version, and the definitions of others", chart, about)
+		}
 	}
 }
 
