@@ -63,6 +63,9 @@ func (r release) fill(ctx context.Context, root, work, made string, files []stri
 	if err := r.programs(ctx, root, work, made); err != nil {
 		return err
 	}
+	if err := r.krew(root, made); err != nil {
+		return err
+	}
 	chart := filepath.Join(made, "tenure-"+strings.TrimPrefix(r.Version, "v")+".tgz")
 	if err := image.WriteChart(chart, filepath.Join(made, "tenure-chart.tar"), filepath.Join(root, "deploy/chart"), r.Registry, r.Version); err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 func source(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
-	files := map[string]string{"go.mod": "module github.com/tenure-ipam/tenure\n\ngo 1.26.0\n", "tenure.yaml": "kind: List\n"}
+	files := map[string]string{"go.mod": "module github.com/tenure-ipam/tenure\n\ngo 1.26.0\n", "tenure.yaml": "kind: List\n", "LICENSE": "free\n"}
 	files["deploy/chart/Chart.yaml"] = "# A chart.\nname: tenure\nversion: 0.1.0\nappVersion: dev\n"
 	files["deploy/chart/values.yaml"] = "image:\n  registry: \"\"\n"
 	for _, name := range programs {
@@ -92,14 +92,18 @@ func TestTheSameEverywhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if there, err := sumsOf(one); err != nil || len(there) != 4*len(programs)+6 {
-		t.Fatalf("%d files, %v; want each program and its bill of materials twice, two images, a chart and its archive, a manifest, provenance", len(there), err)
+	if there, err := sumsOf(one); err != nil || len(there) != 4*len(programs)+9 {
+		t.Fatalf("%d files, %v; want each program and its bill of materials twice, two images, a chart and its archive, two archives for krew and what names them, a manifest, provenance", len(there), err)
 	} else if err := compare(one, there, want, "the other"); err != nil {
 		t.Fatal(err)
 	}
 	bill, err := os.ReadFile(filepath.Join(one, "tenure-linux-arm64.cdx.json"))
 	if err != nil || !strings.Contains(string(bill), `"std@go1.26.8?goarch=arm64&x"`) || !strings.Contains(string(bill), `"name": "it"`) {
 		t.Errorf("the bill of materials for arm64 is %s, %v", bill, err)
+	}
+	krew, err := os.ReadFile(filepath.Join(one, krewFile))
+	if err != nil || !strings.Contains(string(krew), "/v0.0.1/kubectl-tenure-linux-arm64.tar.gz\n    sha256: "+want["kubectl-tenure-linux-arm64.tar.gz"]+"\n") {
+		t.Errorf("krew has %s, %v", krew, err)
 	}
 	var out bytes.Buffer
 	if err := run(t.Context(), []string{"verify", one}, &out); err != nil || !strings.Contains(out.String(), "the same, byte for byte") {
