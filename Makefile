@@ -156,14 +156,16 @@ push: names $(CRANE) ## Make the images and push them, as REGISTRY/tenured:TAG a
 DIR ?= dist
 RELEASE_REGISTRY ?= ghcr.io/tenure-ipam
 RELEASE_ARCH ?= amd64,arm64
+# The file of a private key that signs it, if any.
+RELEASE_KEY ?=
 
 .PHONY: release
-release: $(CYCLONEDX) ## Make the release of this commit in DIR=dist, the same bytes wherever it is made: VERSION=v0.9.0
+release: $(CYCLONEDX) ## Make the release of this commit in DIR=dist, the same bytes wherever it is made: VERSION=v0.9.0, RELEASE_KEY=
 	@rm -rf bin/release; mkdir -p bin/release
 	@$(MAKE) --no-print-directory manifest REGISTRY='$(RELEASE_REGISTRY)' TAG='$(VERSION)' ATTACH=no MANIFEST=bin/release/tenure.yaml
 	@$(MAKE) --no-print-directory manifest REGISTRY='$(RELEASE_REGISTRY)' TAG='$(VERSION)' ATTACH=yes MANIFEST=bin/release/tenure-attach.yaml
 	@cat deploy/crds/upstream/*.yaml >bin/release/upstream-definitions.yaml
-	@$(GO) run ./deploy/release -registry '$(RELEASE_REGISTRY)' -arch '$(RELEASE_ARCH)' make '$(VERSION)' '$(DIR)' bin/release/*
+	@$(GO) run ./deploy/release -registry '$(RELEASE_REGISTRY)' -arch '$(RELEASE_ARCH)' -key '$(RELEASE_KEY)' make '$(VERSION)' '$(DIR)' bin/release/*
 
 .PHONY: verify-release
 verify-release: ## Make the release in DIR=dist again from the commit that it names, and compare it byte for byte

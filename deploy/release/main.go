@@ -35,6 +35,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	registry := flags.String("registry", "ghcr.io/tenure-ipam", "what the images' names begin with")
 	archs := flags.String("arch", "amd64,arm64", "architectures, separated by commas")
 	sbom := flags.String("sbom", "bin/tools/cyclonedx-gomod", "the tool that writes bills of materials")
+	key := flags.String("key", "", "a private key to sign the release by; empty: it is not signed")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -48,7 +49,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		r := release{Version: flags.Arg(1), Registry: strings.TrimSuffix(*registry, "/"), Archs: strings.Split(*archs, ",")}
+		r := release{Version: flags.Arg(1), Registry: strings.TrimSuffix(*registry, "/"), Archs: strings.Split(*archs, ","), key: *key}
 		if r.sbomTool, err = filepath.Abs(*sbom); err != nil {
 			return err
 		}

@@ -37,6 +37,9 @@ func (r release) make(ctx context.Context, root, dir string, files []string, out
 		return err
 	}
 	fmt.Fprintf(out, "release %s of commit %s, compiled by %s, is in %s\n", r.Version, r.Commit, r.Go, dir)
+	if r.key == "" {
+		fmt.Fprintln(out, "it is not signed: RELEASE_KEY= names a private key that signs it")
+	}
 	return nil
 }
 
@@ -78,7 +81,10 @@ func (r release) fill(ctx context.Context, root, work, made string, files []stri
 	if err := r.provenance(made); err != nil {
 		return err
 	}
-	return writeSums(made)
+	if err := writeSums(made); err != nil || r.key == "" {
+		return err
+	}
+	return sign(made, r.key)
 }
 
 // programs makes the programs, each for each architecture with its bill of materials, and the

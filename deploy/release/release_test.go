@@ -2,8 +2,17 @@ package main
 
 import (
 	"bytes"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -146,6 +155,63 @@ func changed(t *testing.T, dir string) {
 	write(t, filepath.Join(dir, "further"), "")
 	if said := verified(); !strings.Contains(said, "further is there, and SHA256SUMS has no such file") {
 		t.Errorf("a further file: %s", said)
+	}
+}
+
+// TestSignature: the sums of a release are signed by the key that is handed in, in either form in
+// which openssl writes one; a key of another kind is refused.
+func TestSignature(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sec1, err1 := x509.MarshalECPrivateKey(key)
+	pkcs8, err2 := x509.MarshalPKCS8PrivateKey(key)
+	public, err3 := x509.MarshalPKIXPublicKey(key.Public())
+	_, other, err4 := ed25519.GenerateKey(rand.Reader)
+	foreign, err5 := x509.MarshalPKCS8PrivateKey(other)
+	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
+		t.Fatal(err)
+	}
+	file := func(kind string, text []byte) string {
+		path := filepath.Join(t.TempDir(), "key")
+		write(t, path, "-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n"+string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: text})))
+		return path
+	}
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "tenured"), "a program")
+	if err := writeSums(dir); err != nil {
+		t.Fatal(err)
+	}
+	signed, err := os.ReadFile(filepath.Join(dir, sumsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(signed)
+	for kind, text := range map[string][]byte{"EC PRIVATE KEY": sec1, "PRIVATE KEY": pkcs8} {
+		if err := sign(dir, file(kind, text)); err != nil {
+			t.Fatal(err)
+		}
+		signature, err := os.ReadFile(filepath.Join(dir, signatureFile))
+		if err != nil || !ecdsa.VerifyASN1(&key.PublicKey, sum[:], signature) {
+			t.Errorf("%s: the signature does not verify: %v", kind, err)
+		}
+		sum[0]++
+		if ecdsa.VerifyASN1(&key.PublicKey, sum[:], signature) {
+			t.Errorf("%s: the signature verifies for other sums", kind)
+		}
+		sum[0]--
+	}
+	write(t, filepath.Join(dir, "release.pub"), string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public})))
+	if openssl, err := exec.LookPath("openssl"); err == nil { // as the docs say
+		cmd := exec.CommandContext(t.Context(), openssl, "dgst", "-sha256", "-verify", "release.pub", "-signature", signatureFile, sumsFile)
+		cmd.Dir = dir
+		if said, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("openssl: %v: %s", err, said)
+		}
+	}
+	if err := sign(dir, file("PRIVATE KEY", foreign)); err == nil || !strings.Contains(err.Error(), "openssl ecparam") {
+		t.Errorf("a key of ed25519: %v", err)
 	}
 }
 

@@ -20,6 +20,8 @@ type release struct {
 	Commit, Go string
 	// sbomTool is the path of cyclonedx-gomod.
 	sbomTool string
+	// key is the path of the private key that signs it, empty: none does.
+	key string
 }
 
 // released is a version of semantic versioning, as tags have it.
@@ -30,6 +32,11 @@ var released = regexp.MustCompile(`^v(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][
 func (r *release) identify(ctx context.Context, root string, out io.Writer) (err error) {
 	if !released.MatchString(r.Version) {
 		return fmt.Errorf("version %q must be v and three numbers, such as v0.9.0 or v0.9.0-rc.1: make release VERSION=v0.9.0", r.Version)
+	}
+	if r.key != "" { // said before anything is built
+		if _, err := readKey(r.key); err != nil {
+			return err
+		}
 	}
 	r.Go = strings.Fields(runtime.Version())[0]
 	if r.Commit, err = git(ctx, root, "rev-parse", "HEAD"); err != nil {
