@@ -372,7 +372,7 @@ generate-check: ## Fail if generate had been forgotten
 	fi
 
 .PHONY: clean
-clean: ## Remove what make built, but for bin/rig, which takes minutes
+clean: ## Remove what make built into bin, but for bin/rig, which takes minutes
 	@[ ! -e bin/cluster/pid ] || bin/playground down
 	@mkdir -p bin
 	find bin -mindepth 1 -maxdepth 1 ! -name rig -exec rm -rf {} +

@@ -6,6 +6,7 @@ package image
 
 import (
 	"archive/tar"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -80,6 +81,34 @@ func write(archive, dir string, lay func(layout) error) error {
 		return err
 	}
 	return errors.Join(writeTar(f, files, 0o644), f.Close())
+}
+
+// DigestsIn returns the digests by which registries have what is in an archive, by the names of
+// that.
+func DigestsIn(archive string) (map[string]string, error) {
+	f, err := os.Open(archive)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	for r := tar.NewReader(f); ; {
+		h, err := r.Next()
+		if err != nil {
+			return nil, fmt.Errorf("%s: look for index.json: %w", archive, err)
+		}
+		if h.Name != "index.json" {
+			continue
+		}
+		var top index
+		if err := json.NewDecoder(r).Decode(&top); err != nil {
+			return nil, fmt.Errorf("%s: index.json: %w", archive, err)
+		}
+		digests := map[string]string{}
+		for _, of := range top.Manifests {
+			digests[of.Annotations[annotationName]] = of.Digest
+		}
+		return digests, nil
+	}
 }
 
 // whole is a reference as the distribution specification has it, with all of its parts.

@@ -89,6 +89,9 @@ func TestArchive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if digests, err := DigestsIn(f.Name()); err != nil || len(digests) != 1 || !strings.Contains(string(text), `"`+digests["registry.example/tenure/tenured:v1"]+`"`) {
+		t.Errorf("digests %v, %v; want that of the image, as in %s", digests, err, text)
+	}
 	var top, variants index
 	if err := json.Unmarshal(text, &top); err != nil || len(top.Manifests) != 1 {
 		t.Fatalf("index %s, %v; want one image", text, err)

@@ -24,6 +24,9 @@ const (
 	typeLayer    = "application/vnd.oci.image.layer.v1.tar+gzip"
 )
 
+// annotationName has the whole name of what a layout has.
+const annotationName = "io.containerd.image.name"
+
 // blobsDir is where a layout has what is called by its digest.
 const blobsDir = "blobs/sha256"
 
@@ -90,7 +93,7 @@ func (l layout) write(images []Image) error {
 // named gives what a descriptor is of the names by which runtimes and tools know it.
 func named(of descriptor, name string) descriptor {
 	of.Annotations = map[string]string{
-		"io.containerd.image.name":          name,
+		annotationName:                      name,
 		"org.opencontainers.image.ref.name": name[strings.LastIndex(name, ":")+1:],
 	}
 	return of

@@ -9,10 +9,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/tenure-ipam/tenure/deploy/image"
 )
 
-// provenanceFile says of what source and how the other files were made: a statement of in-toto
-// with SLSA's provenance, version 1.
+// provenanceFile says of what source and how the other files were made, and the images and the
+// chart as registries have them: a statement of in-toto with SLSA's provenance, version 1.
 const provenanceFile = "provenance.intoto.json"
 
 const (
@@ -81,6 +83,19 @@ func (r release) provenance(made string) error {
 	}}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		s.Subject = append(s.Subject, resource{Name: name, Digest: map[string]string{"sha256": all[name]}})
+	}
+	images, err := filepath.Glob(filepath.Join(made, "*.tar"))
+	if err != nil {
+		return err
+	}
+	for _, archive := range images {
+		digests, err := image.DigestsIn(archive)
+		if err != nil {
+			return err
+		}
+		for name, digest := range digests { // an archive of a release has one
+			s.Subject = append(s.Subject, resource{Name: name, Digest: map[string]string{"sha256": strings.TrimPrefix(digest, "sha256:")}})
+		}
 	}
 	text, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -28,8 +29,9 @@ func source(t *testing.T) string {
 	for _, name := range programs {
 		files["cmd/"+name+"/main.go"] = "package main\n\nvar version string\n\nfunc main() { println(version) }\n"
 	}
-	// Its make release brings the release that was made elsewhere, beside this directory.
-	files["Makefile"] = "release:\n\t@cp -r '" + filepath.Join(root, "..", "again") + "' $(DIR)\n"
+	// Its make release brings the release that was made elsewhere, beside this directory, if it is
+	// run with the release's Go.
+	files["Makefile"] = "release:\n\t[ $$GOTOOLCHAIN = " + runtime.Version() + " ] && cp -r '" + filepath.Join(root, "..", "again") + "' $(DIR)\n"
 	for name, text := range files {
 		write(t, filepath.Join(root, name), text)
 	}
@@ -113,6 +115,10 @@ func TestTheSameEverywhere(t *testing.T) {
 	krew, err := os.ReadFile(filepath.Join(one, krewFile))
 	if err != nil || !strings.Contains(string(krew), "/v0.0.1/kubectl-tenure-linux-arm64.tar.gz\n    sha256: "+want["kubectl-tenure-linux-arm64.tar.gz"]+"\n") {
 		t.Errorf("krew has %s, %v", krew, err)
+	}
+	provenance, err := os.ReadFile(filepath.Join(one, provenanceFile))
+	if err != nil || strings.Count(string(provenance), `"name": "registry.example/net/`) != 3 {
+		t.Errorf("the provenance %s, %v; want it to name two images and the chart in the registry", provenance, err)
 	}
 	var out bytes.Buffer
 	if err := run(t.Context(), []string{"verify", one}, &out); err != nil || !strings.Contains(out.String(), "the same, byte for byte") {
