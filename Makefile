@@ -247,11 +247,12 @@ e2e: root rig-foreign rig-neutron $(HELM) $(GOTESTSUM) ## Tests on a real cluste
 	$(GO_TEST) -count=1 -timeout $(TIMEOUT) ./test/cluster
 	$(E2E) -ginkgo.label-filter='!proof' $(ARGS)
 
-# Of test-upgrade: any name of a commit.
-FROM ?= HEAD
+# Of test-upgrade: any name of a commit. The last tag, or where there is none the commit before
+# the first release's own.
+FROM ?= $(or $(shell git describe --tags --abbrev=0 --match='v*' HEAD~ 2>/dev/null),f8eff20)
 
 .PHONY: test-upgrade
-test-upgrade: root commit rig-foreign rig-neutron $(HELM) ## On a real cluster, upgrade from the version FROM, a commit, while pods come and go; as root
+test-upgrade: root commit rig-foreign rig-neutron $(HELM) ## On a real cluster, upgrade from the version FROM, the last tag if left out, while pods come and go; as root
 	rm -rf bin/earlier; mkdir -p bin/earlier; trap 'rm -rf bin/earlier' EXIT; \
 	git archive '$(FROM)' | tar -x -C bin/earlier; \
 	TENURE_EARLIER_SOURCE='$(CURDIR)/bin/earlier' $(E2E) -ginkgo.focus='An upgrade from' $(ARGS)
@@ -290,7 +291,7 @@ scale: root sizes rig ## Run clusters of NODES agents on a real API server, and 
 
 .PHONY: proof
 proof: ## What takes long or measures, some three hours, to the end whatever fails, and a table of its parts
-	@test/parts proof-release proof-simulate soak fuzz proof-integration proof-race proof-scale proof-e2e
+	@test/parts proof-release proof-simulate soak fuzz proof-integration proof-race proof-scale proof-e2e test-upgrade
 
 # The parts of proof that have no target of their own: what -short leaves out, the tests of the
 # controller's side with the race detector, the specs of e2e that make e2e leaves out, and a release
