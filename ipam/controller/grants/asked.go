@@ -32,15 +32,15 @@ type answer struct {
 
 // noteAnswer notes that rec was answered.
 func (a *asked) noteAnswer(rec *recall, now time.Time) {
-	a.answers = slices.DeleteFunc(a.answers, func(x answer) bool { return now.Sub(x.at) >= rest })
+	a.answers = slices.DeleteFunc(a.answers, func(x answer) bool { return now.Sub(x.at) >= restMost })
 	a.answers = append(a.answers, answer{rec, now})
 }
 
 // refusedUntil returns until when addr counts as refused: the holder has answered a recall of it,
-// made after tick, and has not ceded it. The time is zero if there is no such answer.
-func (a *asked) refusedUntil(addr netip.Addr, tick uint64, now time.Time) (until time.Time) {
+// made after tick, and has not ceded it. The time is zero if there is no such answer that counts.
+func (a *asked) refusedUntil(addr netip.Addr, tick uint64, now time.Time, counts time.Duration) (until time.Time) {
 	for _, x := range a.answers {
-		if fresh := x.at.Add(rest); x.tick > tick && x.view.Contains(addr) && now.Before(fresh) {
+		if fresh := x.at.Add(counts); x.tick > tick && x.view.Contains(addr) && now.Before(fresh) {
 			until = fresh // they are in order
 		}
 	}

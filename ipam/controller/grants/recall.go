@@ -26,6 +26,9 @@ const (
 	// removes several.
 	tidy = 5 * time.Second
 
+	// namedMost is how many addresses one recall names: a registration has room for the recalls of
+	// many leases.
+	namedMost = 16
 	// eachAsks is how many recalls an ask that finds nothing may have under way,
 	// and recallsMost how many those of a search in one pool may have together.
 	eachAsks    = 8
@@ -39,8 +42,9 @@ type recall struct {
 	pool *pool
 	on   *lease
 	view allocator.View // what is recalled
-	one  bool           // by its name
-	tick uint64         // when it was made, in the Book's count
+	// named are the addresses that are recalled by their names; none where all of view will do.
+	named []netip.Addr
+	tick  uint64 // when it was made, in the Book's count
 	// until is when the holder counts as silent; zero while the recall is not on
 	// the registration.
 	until time.Time
@@ -70,12 +74,18 @@ func (h *holder) due() (at time.Time) {
 }
 
 // summonNamed asks the holder of l to cede w's one address. If the holder has answered since by
-// came and did not cede it, the address counts as taken.
+// came and did not cede it, the address counts as taken. What is to be kept is asked for more
+// rarely: any number of addresses may be said to be another IPAM's.
 func (b *Book) summonNamed(r *round, by *waiter, w want, l *lease) Problem {
 	p, h := w.pool, b.holders[l.Holder.Node]
-	fresh := l.asked.refusedUntil(w.addr, by.arrived, r.now)
+	counts := rest
+	if w.bars {
+		counts = restMost
+	}
+	fresh := l.asked.refusedUntil(w.addr, by.arrived, r.now, counts)
 	switch {
 	case l.asked.under != nil:
+		l.asked.under.join(w.addr)
 		return Problem{} // its end brings w here again
 	case !fresh.IsZero():
 		p.askAgain = earlier(p.askAgain, fresh)
@@ -85,12 +95,28 @@ func (b *Book) summonNamed(r *round, by *waiter, w want, l *lease) Problem {
 	case h != nil && h.silent && r.now.Before(h.again):
 		return w.silentProblem(l, h.again)
 	}
-	var one netipx.IPSetBuilder
-	one.Add(w.addr)
-	set, err := one.IPSet()
-	must(err)
-	b.recall(r, p, l, allocator.NewView(set)).one = true
+	b.recall(r, p, l, allocator.View{}).name(w.addr)
 	return Problem{}
+}
+
+// join has rec name an address more, if it names some, has room, and nobody was told of it yet.
+func (rec *recall) join(a netip.Addr) {
+	if rec.until.IsZero() && len(rec.named) > 0 && len(rec.named) < namedMost && !slices.Contains(rec.named, a) {
+		rec.name(a)
+	}
+}
+
+// name has rec recall a, and what it has named before, alone.
+func (rec *recall) name(a netip.Addr) {
+	rec.named = append(rec.named, a)
+	var b netipx.IPSetBuilder
+	for _, a := range rec.named {
+		b.Add(a)
+	}
+	set, err := b.IPSet()
+	must(err)
+	rec.view = allocator.NewView(set)
+	rec.Ranges = strings.Split(rec.view.String(), ",")
 }
 
 // takenProblem returns the problem that w's one address, on l, cannot be had. format says who has
@@ -165,7 +191,7 @@ func (b *Book) hear(p *pool, l *lease, old protocol.Lease) {
 func (b *Book) noteCeded(l *lease) {
 	b.noteResponsive(l)
 	under := l.asked.under
-	if rec := cmp.Or(under, l.asked.overdue); rec != nil && rec.one || under != nil && !under.view.IsAll() {
+	if rec := cmp.Or(under, l.asked.overdue); rec != nil && len(rec.named) > 0 || under != nil && !under.view.IsAll() {
 		return // its answer tells
 	}
 	if again := b.now().Add(rest); again.After(l.asked.again) {
@@ -189,7 +215,7 @@ func (b *Book) endAnswered(rec *recall) {
 	l.asked.noteAnswer(rec, now)
 	after := func(inVain int) time.Time { return now.Add(min(rest<<min(inVain, 8), restMost)) }
 	switch view := rec.view.String(); {
-	case rec.one: // it says nothing of the others
+	case len(rec.named) > 0: // it says nothing of the others
 	case rec.view.IsAll():
 		l.asked.again = after(l.asked.inVain)
 		l.asked.inVain++
@@ -209,7 +235,7 @@ func (b *Book) endAnswered(rec *recall) {
 func (b *Book) noteLateAnswer(rec *recall) {
 	rec.on.asked.overdue = nil
 	rec.on.asked.noteAnswer(rec, b.now())
-	if rec.one {
+	if len(rec.named) > 0 {
 		rec.on.asked.again = time.Time{}
 	}
 	b.noteResponsive(rec.on)

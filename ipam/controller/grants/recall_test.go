@@ -313,6 +313,57 @@ func TestSeveralNamedOfOneBlock(t *testing.T) {
 	}
 }
 
+// TestManyToBeKept: however many addresses of a lease are said to be another IPAM's, its holder is
+// asked for them together, and rarely.
+func TestManyToBeKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := calm()
+		r := newRig(t, s)
+		pool := lan(t, "lan", "10.0.0.0/24")
+		pool.Bits4 = 28
+		s.setPool(pool)
+		time.Sleep(time.Second)
+		leases := uint64(0)
+		node := newNode(s, "n1")
+		var all []netip.Addr
+		for a := netip.MustParseAddr("10.0.0.0"); a != netip.MustParseAddr("10.0.1.0"); a = a.Next() {
+			if block := netip.PrefixFrom(a, 28); block == block.Masked() {
+				node.lease(pool, block)
+				leases++
+			}
+			node.use("ns/mary", a.String())
+			all = append(all, a)
+		}
+		node.start(t)
+		time.Sleep(time.Second)
+		var last Ask
+		for i, a := range all {
+			last = Ask{
+				To:   protocol.Grantee{Kind: protocol.GranteePod, UID: protocol.UID(fmt.Sprint("box-", i/64)), Name: "x", Node: "n2"},
+				From: []Source{{Pool: "lan", Addr: a, Families: []allocator.Family{allocator.IPv4}}},
+			}
+			r.Ask(last)
+		}
+		if got := r.settle(last); got.Problem.Reason != Taken {
+			t.Errorf("what a pod of Tenure's has: %+v; want Taken", got)
+		}
+		time.Sleep(restMost + rest)
+		r.mu.Lock()
+		if n := r.book.recalls; n > 4*leases {
+			t.Errorf("%d recalls of %d leases for %d addresses; want two a lease, twice", n, leases, len(all))
+		}
+		r.mu.Unlock()
+		// Once its pod is gone, what is to be kept is.
+		node.mu.Lock()
+		delete(node.used, last.From[0].Addr)
+		node.mu.Unlock()
+		time.Sleep(restMost + rest)
+		if got := r.Ask(last); len(got.Granted) != 1 {
+			t.Errorf("what a pod of Tenure's had: %+v; want it kept", got)
+		}
+	})
+}
+
 // TestStoreThatWasLost: a lease of another store than the one on the registration is nobody's
 // to cede, and its node's other leases are asked all the same.
 func TestStoreThatWasLost(t *testing.T) {

@@ -215,7 +215,8 @@ func TestLateAnswer(t *testing.T) {
 		b.Ask(a)
 		r := &round{now: b.cfg.Now()}
 		rec := b.book.recall(r, p, l, a.From[0].View)
-		rec.one, rec.until = true, r.now
+		rec.name(netip.MustParseAddr("10.0.0.2"))
+		rec.until = r.now
 		b.book.expire(r.now)
 		if h := b.book.holders["n1"]; !h.silent || !l.asked.unanswering {
 			t.Fatal("a holder that has not answered is not silent")
@@ -243,7 +244,10 @@ func TestOneAddressRecalled(t *testing.T) {
 		for _, one := range []bool{false, true} {
 			b, o := newObserved(t, Notify{})
 			p, l := b.book.lease("lan.0a000000.30")
-			b.book.recall(&round{now: b.cfg.Now()}, p, l, allocator.View{}).one = one
+			rec := b.book.recall(&round{now: b.cfg.Now()}, p, l, allocator.View{})
+			if one {
+				rec.name(netip.MustParseAddr("10.0.0.2"))
+			}
 			answer := l.Lease.Clone()
 			answer.Revision, answer.Published.Answered = o.next(), l.asked.under.ID
 			answer.Ceded = append(answer.Ceded, netip.MustParseAddr("10.0.0.2"))
