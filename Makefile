@@ -88,6 +88,18 @@ rig-foreign: rig-nodes ## Build also Multus and whereabouts into bin/rig, from w
 rig-neutron: ## Unpack OpenStack's Neutron into bin/rig, out of Debian packages: a minute at first, then nothing
 	@cd test/rig && $(GO) run . -neutron ../../bin/rig
 
+.PHONY: rig-site
+rig-site: ## Unpack MkDocs and its theme into bin/rig, out of Debian packages: half a minute at first, then nothing
+	@cd test/rig && $(GO) run . -site ../../bin/rig
+
+.PHONY: site
+site: rig-site ## Render the documentation into bin/site/html, static pages with search
+	@rm -rf bin/site; mkdir -p bin/site/pages; cp docs/site.py bin/site
+	@git ls-files -co --exclude-standard '*.md' 'docs/*.svg' docs/site.css LICENSE deploy/chart/values.yaml | xargs cp --parents -t bin/site/pages
+	@{ cat docs/mkdocs.yml; cd bin/site/pages; printf '  - %s\n' docs/decisions/*.md; } >bin/site/mkdocs.yml
+	@bin/rig/mkdocs/python -m mkdocs --quiet build --config-file bin/site/mkdocs.yml
+	@echo "the site is in bin/site/html: any web server can serve it, such as python3 -m http.server -d bin/site/html"
+
 # Of push, manifest and install: what the images are called, REGISTRY/tenured:TAG and
 # REGISTRY/tenure-controller:TAG, and whether the meta-plugin is installed in Multus's
 # place. Of install and uninstall: which context of the kubeconfig, and whether to go on
@@ -204,7 +216,7 @@ test-unit: cc $(HELM) $(GOTESTSUM) ## Unit, model and import tests with the race
 	$(GO_BUILD) -tags plainruntime -o /dev/null $(PLUGINS)
 
 .PHONY: test-integration
-test-integration: root rig rig-neutron $(HELM) $(CRANE) $(GOTESTSUM) ## Tests against a real control plane and network namespaces; as root
+test-integration: root rig rig-neutron rig-site $(HELM) $(CRANE) $(GOTESTSUM) ## Tests against a real control plane and network namespaces; as root
 	@# Two packages at a time, each with a control plane of its own: they wait much. Those that
 	@# take longest come first. The simulation only computes, and takes what they leave.
 	set -m; nice -n 19 $(filter-out -short,$(GO_TEST)) -timeout 90m $(ARGS) ./test/simulation & simulation=$$!; \

@@ -3,9 +3,10 @@
 // of this module's go.mod; with -nodes what real nodes run, at those of
 // node/go.mod; with -foreign Multus and whereabouts with their manifests, at those of
 // foreign/go.mod. With -neutron it unpacks OpenStack's Neutron out of Debian packages, at
-// the version of the machine's release. It makes only what is missing or outdated.
+// the version of the machine's release; with -site MkDocs and its theme Material likewise, which
+// render the documentation. It makes only what is missing or outdated.
 //
-//	go run . [-nodes | -foreign | -neutron] DIRECTORY
+//	go run . [-nodes | -foreign | -neutron | -site] DIRECTORY
 //
 // Programs of the control plane that $KUBEBUILDER_ASSETS has are used instead
 // of built, and so are those in PATH, if they are not older than the oldest
@@ -36,12 +37,12 @@ func main() {
 func run(ctx context.Context, args []string, getenv func(string) string, out io.Writer) error {
 	built := controlPlane
 	if len(args) > 0 {
-		if other, ok := map[string]set{"-nodes": nodes, "-foreign": foreign, "-neutron": openstack}[args[0]]; ok {
+		if other, ok := map[string]set{"-nodes": nodes, "-foreign": foreign, "-neutron": openstack, "-site": site}[args[0]]; ok {
 			built, args = other, args[1:]
 		}
 	}
 	if len(args) != 1 {
-		return errors.New("usage: rig [-nodes | -foreign | -neutron] DIRECTORY")
+		return errors.New("usage: rig [-nodes | -foreign | -neutron | -site] DIRECTORY")
 	}
 	dir, err := filepath.Abs(args[0])
 	if err != nil {
@@ -52,8 +53,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, out io.
 		return err
 	}
 	defer unlock()
-	if built.neutron {
-		return provideNeutron(ctx, out, dir)
+	if built.unpack != nil {
+		return built.unpack(ctx, out, dir)
 	}
 
 	versions, err := built.versions(ctx)

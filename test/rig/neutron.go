@@ -8,17 +8,6 @@ import (
 	"path/filepath"
 )
 
-// pythonScript runs Debian's Python with the modules and libraries that were unpacked
-// around it, and keeps what is compiled. A machine without Python has got one unpacked as well.
-const pythonScript = `#!/bin/sh
-root=${0%%/*}
-unset PYTHONDONTWRITEBYTECODE
-export PYTHONPATH="$root/usr/lib/python3/dist-packages" LD_LIBRARY_PATH="$root/%s"
-python=/usr/bin/python3
-[ -x "$python" ] || { python=$root/usr/bin/python3; export PYTHONHOME="$root/usr"; }
-exec "$python" "$@"
-`
-
 // tables makes the tables of Neutron's models in the database that its argument names: its
 // migrations do not run on SQLite. It has the server's modules compiled as well, which takes
 // longer than the rest of a start.
@@ -47,19 +36,8 @@ func provideNeutron(ctx context.Context, out io.Writer, dir string) error {
 	if err := unpacked(ctx, root, "install", "-y", "--download-only", "--no-install-recommends", "neutron-server"); err != nil {
 		return fmt.Errorf("fetch neutron-server: %w", err)
 	}
-	libraries, err := filepath.Glob(filepath.Join(root, "usr/lib/*-linux-gnu*"))
-	if err != nil {
-		return err
-	}
-	if len(libraries) != 1 {
-		return fmt.Errorf("%s has %d directories of libraries; want one: is neutron-server installed on this machine? Then remove it", root, len(libraries))
-	}
-	relative, err := filepath.Rel(root, libraries[0])
-	if err != nil {
-		return err
-	}
 	fresh := python + ".new"
-	if err := os.WriteFile(fresh, fmt.Appendf(nil, pythonScript, relative), 0o755); err != nil {
+	if err := writePython(root, fresh); err != nil {
 		return err
 	}
 	if err := inside(ctx, root, fresh, "-c", tables, "sqlite:///"+database); err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,7 +32,9 @@ type set struct {
 	programs []program
 	files    []files
 	nft      bool // nft(8) belongs to it, which is not of Go
-	neutron  bool // it is Neutron alone, which is not of Go
+
+	// unpack makes the set in a directory where it is not built: what is out of Debian packages.
+	unpack func(ctx context.Context, out io.Writer, dir string) error
 }
 
 // The modules that the programs are of.
@@ -88,7 +91,10 @@ var foreign = set{dir: "foreign", programs: []program{
 }}
 
 // openstack is what administers addresses where a cluster runs on OpenStack.
-var openstack = set{dir: ".", neutron: true}
+var openstack = set{unpack: provideNeutron}
+
+// site is what renders the documentation.
+var site = set{unpack: provideSite}
 
 // tags are the build tags of p: without its own, runc starts no container that has
 // a seccomp profile, as every sandbox has.
