@@ -144,9 +144,6 @@ func Gather(f Facts) *Evidence {
 		return cmp.Or(x.addr.Compare(y.addr), int(y.by)-int(x.by), strings.Compare(string(x.pod.uid()), string(y.pod.uid())), strings.Compare(string(x.pod.Node), string(y.pod.Node)), strings.Compare(x.of, y.of))
 	})
 	slices.SortFunc(e.strays, netip.Addr.Compare)
-	for pool, leases := range e.Leases {
-		e.Leases[pool] = slices.SortedFunc(slices.Values(leases), func(x, y protocol.Lease) int { return x.Block.Addr().Compare(y.Block.Addr()) })
-	}
 	return e
 }
 
@@ -281,7 +278,7 @@ func (w *weighing) reportedAsTenures(c claim) bool {
 
 // leaseOf returns the lease of the block that an address lies in.
 func (w *weighing) leaseOf(a netip.Addr) (l protocol.Lease, ok bool) {
-	leases := w.Leases[w.Name]
+	leases := w.leases
 	i, found := slices.BinarySearchFunc(leases, a, func(l protocol.Lease, a netip.Addr) int { return l.Block.Addr().Compare(a) })
 	if !found {
 		i--

@@ -48,6 +48,8 @@ func (f *Facts) Lives(node protocol.NodeName, pool protocol.PoolName) bool {
 // A Pool is a pool as a look sees it.
 type Pool struct {
 	Name protocol.PoolName
+	// Object is the pool as leases name it: its UID, and the size of its blocks.
+	Object protocol.Pool
 	// Domain is what a person has named. Unnamed says that the pool is of the default domain, which
 	// nobody has.
 	Domain  string

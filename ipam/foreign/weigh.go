@@ -69,12 +69,19 @@ type weighing struct {
 	networks map[string]bool             // their networks
 	files    map[protocol.HostLocal]bool // what has to be read: any namespace may name the pool
 	asks     map[protocol.NodeName]bool
+	leases   []protocol.Lease // of the pool as it is now, by address
 }
 
 // Weigh finds what is to be kept of a pool, and whose word is missing for that. Which nodes have to
 // say something does not depend on what any has said.
 func (e *Evidence) Weigh(p *Pool) Finding {
 	w := &weighing{Evidence: e, Pool: p, mine: map[string]bool{}, networks: map[string]bool{}, files: map[protocol.HostLocal]bool{}, asks: map[protocol.NodeName]bool{}}
+	for _, l := range e.Leases[p.Name] {
+		if l.PoolUID == p.Object.UID && l.Block.Bits() == p.Object.BlockBits(l.Block.Addr()) {
+			w.leases = append(w.leases, l)
+		}
+	}
+	slices.SortFunc(w.leases, func(x, y protocol.Lease) int { return x.Block.Addr().Compare(y.Block.Addr()) })
 	segment := p.Segment(e.Definitions)
 	for _, d := range segment {
 		w.mine[d.String()], w.networks[d.Network] = true, true

@@ -21,7 +21,7 @@ func lan(t *testing.T) Pool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Pool{Name: "lan", Whole: shape, New: shape.Usable(), Since: now.Add(-time.Second)}
+	return Pool{Name: "lan", Object: protocol.Pool{Bits4: 28}, Whole: shape, New: shape.Usable(), Since: now.Add(-time.Second)}
 }
 
 // open is lan once it is open, and was a while ago.
@@ -238,6 +238,32 @@ func TestLeaseOfAPoolThatWasNeverOpen(t *testing.T) {
 			if got, _, _ := weighed(p, f); (len(got) == 1) != fresh {
 				t.Errorf("never open: %v: kept %q", fresh, got)
 			}
+		}
+	}
+}
+
+// A lease of an earlier pool of that name, or of blocks of another size, neither says whose an
+// address is nor hides the lease that does.
+func TestLeaseOfAnotherPool(t *testing.T) {
+	grant := protocol.Grant{Addr: netip.MustParseAddr("10.0.0.5"), To: protocol.Grantee{Kind: protocol.GranteeClaim, UID: "claim"}}
+	ours := lease(protocol.Holder{Cluster: true}, grant)
+	earlier, within := ours, lease(protocol.Holder{Node: "n2"})
+	earlier.PoolUID, within.Block = "earlier", netip.MustParsePrefix("10.0.0.4/30")
+	for _, tt := range []struct {
+		name   string
+		leases []protocol.Lease
+		kept   bool
+	}{
+		{"of the pool", []protocol.Lease{ours}, false},
+		{"of an earlier pool", []protocol.Lease{earlier}, true},
+		{"of the pool, beside one of another size", []protocol.Lease{ours, within}, false},
+	} {
+		f := Facts{
+			Definitions: []Definition{switched}, Pods: []Pod{pod("p", "ns/net", "10.0.0.5")}, Leases: map[protocol.PoolName][]protocol.Lease{"lan": tt.leases},
+			SubLeases: []protocol.SubLease{{Node: "n1", Use: &protocol.Use{Claim: protocol.ClaimRef{UID: "claim"}, Pod: protocol.PodRef{UID: "p"}}}},
+		}
+		if got, _, _ := weighed(lan(t), f); (len(got) == 1) != tt.kept {
+			t.Errorf("%s: kept %q", tt.name, got)
 		}
 	}
 }
