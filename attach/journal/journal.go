@@ -2,6 +2,7 @@ package journal
 
 import (
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -17,7 +18,6 @@ import (
 
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/ipam/atomicfile"
-	"github.com/tenure-ipam/tenure/ipam/lean/plainjson"
 )
 
 const (
@@ -88,7 +88,7 @@ func (d Dir) Create(h Head) (*Log, error) {
 	}
 	h.Version = Version
 	body := h.body()
-	if !plainjson.Valid(body) { // as it would be where something in it nests too deeply
+	if !json.Valid(body) { // as it would be where something in it nests too deeply
 		return nil, errors.New("journal: the plan could not be read again: it is not valid JSON")
 	}
 	line := atomicfile.Seal(body)

@@ -16,10 +16,10 @@ import (
 
 // appendTo appends r's JSON to b.
 func (r Request) appendTo(b []byte) ([]byte, error) {
-	if len(r.Config) > 0 && !plainjson.Valid(r.Config) {
+	if len(r.Config) > 0 && !json.Valid(r.Config) {
 		return b, errors.New("its configuration is not JSON")
 	}
-	if len(r.Ask) > 0 && !plainjson.Valid(r.Ask) {
+	if len(r.Ask) > 0 && !json.Valid(r.Ask) {
 		return b, errors.New("what it asks is not JSON")
 	}
 	b = strconv.AppendInt(append(b, `{"v":`...), int64(r.Version), 10)
@@ -70,7 +70,7 @@ func (r *Request) parse(body json.RawMessage) error {
 
 // appendTo appends r's JSON to b.
 func (r Response) appendTo(b []byte) ([]byte, error) {
-	if len(r.Facts) > 0 && !plainjson.Valid(r.Facts) {
+	if len(r.Facts) > 0 && !json.Valid(r.Facts) {
 		return b, errors.New("the facts are not JSON")
 	}
 	b = strconv.AppendInt(append(b, `{"v":`...), int64(r.Version), 10)

@@ -59,7 +59,7 @@ func readFrame(r io.Reader, m interface{ parse(json.RawMessage) error }) error {
 	if err != nil {
 		return err
 	}
-	if !plainjson.Valid(body) {
+	if !json.Valid(body) {
 		err = json.Unmarshal(body, new(json.RawMessage)) // says where
 	} else {
 		err = m.parse(plainjson.Trim(body))

@@ -148,7 +148,7 @@ func (fs *faults) document(text []byte) (object, bool) {
 	defer func() { fs.kind = kind }()
 
 	const where, remedy = "configuration", "pass one JSON object"
-	if !plainjson.Valid(text) {
+	if !json.Valid(text) {
 		err := json.Unmarshal(text, new(json.RawMessage))
 		if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 			fs.addf(where, "correct the JSON there", "%v at byte %d", syntax, syntax.Offset)

@@ -135,7 +135,7 @@ func declared(raw json.RawMessage) (names []string, err error) {
 
 // object returns the JSON object that text is.
 func object(text json.RawMessage) (json.RawMessage, error) {
-	if !plainjson.Valid(text) {
+	if !json.Valid(text) {
 		return nil, json.Unmarshal(text, new(any)) // says where
 	}
 	raw := plainjson.Trim(text)

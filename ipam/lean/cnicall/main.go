@@ -247,7 +247,7 @@ func checkName(text []byte) *types.Error {
 // It leaves to encoding/json, with ok = false, what that sees otherwise: other kinds,
 // and keys that are there twice or in other letters.
 func member(text []byte, key string) (value string, ok bool) {
-	if !plainjson.Valid(text) {
+	if !json.Valid(text) {
 		return "", false
 	}
 	raw := plainjson.Trim(text)

@@ -4,9 +4,9 @@
 // encoding/json checks all that it is given: taking a text apart by it checks each
 // part again at every level. And in a process that lives for one call, as a CNI
 // plugin's does, most of its cost is in learning the types for the first time. So
-// a text is checked once, as a whole, with [Valid], and then cut by the rest of this
-// package, which looks for no faults. Of anything else than valid JSON it returns the parts
-// that are whole, up to the first fault of its structure.
+// a text is checked once, as a whole, with [json.Valid], and then cut by this package,
+// which looks for no faults. Of anything else than valid JSON it returns the parts that are
+// whole, up to the first fault of its structure.
 package plainjson
 
 import (
@@ -65,6 +65,29 @@ func Trim(text []byte) json.RawMessage {
 // Text returns what the string raw stands for, and nothing of another value. It shares no
 // memory with raw.
 func Text(raw json.RawMessage) string { return string(unquoted(raw)) }
+
+// Deeper reports whether more than so many objects and lists of the valid text lie in each
+// other.
+func Deeper(text []byte, than int) bool {
+	depth := 0
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '"':
+			end := skipString(text, i)
+			if end == 0 {
+				return false
+			}
+			i = end - 1
+		case '{', '[':
+			if depth++; depth > than {
+				return true
+			}
+		case '}', ']':
+			depth--
+		}
+	}
+	return false
+}
 
 // AppendText appends the JSON string that stands for s, as encoding/json has it
 // but for the escapes that only matter in HTML.

@@ -135,3 +135,13 @@ func FuzzAppendText(f *testing.F) {
 		}
 	})
 }
+
+func TestDeeper(t *testing.T) {
+	for text, depth := range map[string]int{
+		`1`: 0, `"[["`: 0, `"\"[["`: 0, ` {}`: 1, `[[],[],{}]`: 2, `{"[":["{", {"a":"}"}],"b":[[[1]]]}`: 4, `[{},[]]`: 2,
+	} {
+		if Deeper([]byte(text), depth) || depth > 0 && !Deeper([]byte(text), depth-1) {
+			t.Errorf("%s: want a depth of %d", text, depth)
+		}
+	}
+}

@@ -10,7 +10,7 @@ import (
 // memory.
 func Object(text []byte) (map[string]json.RawMessage, error) {
 	var members map[string]json.RawMessage
-	if !Valid(text) {
+	if !json.Valid(text) {
 		return nil, json.Unmarshal(text, &members) // says where
 	}
 	raw := Trim(text)
