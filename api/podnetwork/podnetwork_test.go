@@ -60,19 +60,15 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestAppendIPs (W5): what is written is the proposal's form.
-func TestAppendIPs(t *testing.T) {
-	all := []podnetwork.PodIP{
+// TestPodIP (W5): what is written is the proposal's form.
+func TestPodIP(t *testing.T) {
+	got, err := json.Marshal([]podnetwork.PodIP{
 		{IP: netip.MustParseAddr("10.0.0.5"), Network: "default", Interface: "eth0"},
 		{IP: netip.MustParseAddr("fd00::5"), Network: "lan", Interface: "net1"},
-	}
-	raw := podnetwork.AppendIPs(nil, all)
-	var back []podnetwork.PodIP
-	if err := json.Unmarshal(raw, &back); err != nil || !slices.Equal(back, all) {
-		t.Errorf("%s reads as %v, %v; want %v", raw, back, err, all)
-	}
-	if got := string(podnetwork.AppendIPs(nil, nil)); got != "[]" {
-		t.Errorf("no address is %q; want []", got)
+	})
+	const want = `[{"ip":"10.0.0.5","podNetwork":"default","interfaceName":"eth0"},{"ip":"fd00::5","podNetwork":"lan","interfaceName":"net1"}]`
+	if err != nil || string(got) != want {
+		t.Errorf("got %s, %v; want %s", got, err, want)
 	}
 }
 

@@ -2,15 +2,12 @@ package cniresults
 
 import (
 	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
-
-	"github.com/tenure-ipam/tenure/ipam/lean/plainjson"
 )
 
 // kind marks the only form of record that is known.
@@ -33,10 +30,10 @@ type Record struct {
 	Config      []byte `json:"config"`
 	IfName      string `json:"ifName"`
 	NetworkName string `json:"networkName"`
-	NetNS       string `json:"netns"`
+	NetNS       string `json:"netns,omitempty"`
 	// CNIArgs are the pairs of CNI_ARGS.
-	CNIArgs        [][2]string                `json:"cniArgs"`
-	CapabilityArgs map[string]json.RawMessage `json:"capabilityArgs"`
+	CNIArgs        [][2]string                `json:"cniArgs,omitempty"`
+	CapabilityArgs map[string]json.RawMessage `json:"capabilityArgs,omitempty"`
 	Result         json.RawMessage            `json:"result"`
 }
 
@@ -51,29 +48,11 @@ func (r *Record) check() error {
 	return nil
 }
 
-// AppendLine appends r to b as a line of JSON, written by hand since plugins live for
-// one call. Its Kind is set.
-func (r *Record) AppendLine(b []byte) []byte {
-	b = append(b, `{"kind":"`+kind+`"`...)
-	b = plainjson.AppendTextMember(b, "containerId", r.ContainerID)
-	b = append(base64.StdEncoding.AppendEncode(append(plainjson.AppendKey(b, "config"), '"'), r.Config), '"')
-	b = plainjson.AppendTextMember(b, "ifName", r.IfName)
-	b = plainjson.AppendTextMember(b, "networkName", r.NetworkName)
-	b = plainjson.AppendTextMember(b, "netns", r.NetNS)
-	if len(r.CNIArgs) > 0 {
-		b = append(plainjson.AppendKey(b, "cniArgs"), '[')
-		for i, pair := range r.CNIArgs {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = append(plainjson.AppendText(append(plainjson.AppendText(append(b, '['), pair[0]), ','), pair[1]), ']')
-		}
-		b = append(b, ']')
-	}
-	if len(r.CapabilityArgs) > 0 {
-		b = plainjson.AppendMap(plainjson.AppendKey(b, "capabilityArgs"), r.CapabilityArgs)
-	}
-	return append(plainjson.AppendLine(plainjson.AppendKey(b, "result"), r.Result), "}\n"...)
+// Line returns r as a line of JSON. Its Kind is set.
+func (r Record) Line() ([]byte, error) {
+	r.Kind = kind
+	text, err := json.Marshal(r)
+	return append(text, '\n'), err
 }
 
 // ParseRecords reads the text of a file. That has one record, as the CNI library keeps it, or a

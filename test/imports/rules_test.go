@@ -310,10 +310,6 @@ var rules = []rule{
 		but:   []string{"./ipam/cniresults", "./ipam/lean/cniname", "./ipam/lean/plainjson", "./ipam/pause", "./ipam/protocol"},
 	},
 	{
-		pkg: "./attach/cni/cniresult", why: "it knows results of plugins alone, as the CNI library does",
-		never: join(ours, kubernetes, bolt, processes), but: []string{"./ipam/lean/plainjson"},
-	},
-	{
 		pkg: "./attach/node/devices", why: "it asks the kubelet, and knows nobody",
 		never: join(ours, clients, bolt, cni, processes),
 	},

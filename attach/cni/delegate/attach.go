@@ -12,7 +12,6 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
-	"github.com/tenure-ipam/tenure/attach/cni/cniresult"
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/attach/journal"
 	"github.com/tenure-ipam/tenure/attach/plan"
@@ -126,7 +125,10 @@ func (a *attaching) run(ctx context.Context) (facts.Report, error) {
 	if err := a.moveDefaultRoutes(); err != nil {
 		return facts.Report{}, err
 	}
-	report := a.report()
+	report, err := a.report()
+	if err != nil {
+		return report, err
+	}
 	return report, a.log.Answer(report)
 }
 
@@ -232,7 +234,7 @@ func (a *attaching) rehearse() {
 	if err != nil {
 		return // as in versions that have other results
 	}
-	text, err := cniresult.Text(result)
+	text, err := json.Marshal(result)
 	if err != nil {
 		return
 	}
@@ -241,7 +243,10 @@ func (a *attaching) rehearse() {
 		return
 	}
 	record := callOf(a.ContainerID, a.Netns, s).record(list, text)
-	_ = record.AppendLine(nil)
+	_, _ = record.Line()
 	b := attaching{Runner: a.Runner, Head: journal.Head{Plan: plan.Plan{Steps: []plan.Step{s}}}, done: []step{{full: full}}}
-	_ = b.report().AppendTo(nil)
+	report, err := b.report()
+	if err == nil {
+		_ = report.AppendTo(nil)
+	}
 }

@@ -33,6 +33,10 @@ func (r *Runner) cacheFile(k journal.Key) string { return filepath.Join(r.cacheD
 // The journal has it too, so that it need not survive the machine.
 func (r *Runner) keep(k journal.Key, record cniresults.Record) error {
 	const flags = os.O_WRONLY | os.O_APPEND | os.O_CREATE
+	line, err := record.Line()
+	if err != nil {
+		return err
+	}
 	f, err := os.OpenFile(r.cacheFile(k), flags, 0o600)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = atomicfile.MakeDir(r.cacheDir()); err == nil {
@@ -42,7 +46,7 @@ func (r *Runner) keep(k journal.Key, record cniresults.Record) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(record.AppendLine(make([]byte, 0, 2048)))
+	_, err = f.Write(line)
 	return errors.Join(err, f.Close())
 }
 
@@ -72,7 +76,11 @@ func forget(path string, gone func(network, ifName string) bool) error {
 	var left []byte
 	for _, rec := range records {
 		if !gone(rec.NetworkName, rec.IfName) {
-			left = rec.AppendLine(left)
+			line, err := rec.Line()
+			if err != nil {
+				return err
+			}
+			left = append(left, line...)
 		}
 	}
 	if left == nil {

@@ -16,7 +16,6 @@ import (
 	"github.com/containernetworking/cni/pkg/types/create"
 	"github.com/containernetworking/cni/pkg/version"
 
-	"github.com/tenure-ipam/tenure/attach/cni/cniresult"
 	"github.com/tenure-ipam/tenure/attach/plan"
 	"github.com/tenure-ipam/tenure/ipam/lean/cniname"
 	"github.com/tenure-ipam/tenure/ipam/lean/plainjson"
@@ -170,7 +169,7 @@ func (r *Runner) addChain(ctx context.Context, list *chain, c call, first *waiti
 			result, err = resultOf(list.version, answer)
 		}
 		if err == nil {
-			text, err = cniresult.Text(result)
+			text, err = json.Marshal(result)
 		}
 		if err != nil {
 			return nil, nil, fmt.Errorf("plugin %s failed (add): %w", p.kind, err)
@@ -195,7 +194,7 @@ func resultOf(v string, answer []byte) (types.Result, error) {
 		said = cmp.Or(v, "0.1.0")
 		raw = with(raw, member{"cniVersion", plainjson.AppendText(nil, said)})
 	}
-	return cniresult.Parse(said, raw)
+	return create.Create(said, raw)
 }
 
 // versionOf returns the version of CNI that the object raw says, if it does.
@@ -315,5 +314,5 @@ func inVersion(text json.RawMessage, v string) (json.RawMessage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("its result: %w", err)
 	}
-	return cniresult.Text(result)
+	return json.Marshal(result)
 }

@@ -296,8 +296,8 @@ func FuzzChain(f *testing.F) {
 				}
 				more = append(more, member{"prevResult", raw})
 				rec := c.record(list, raw)
-				if line := rec.AppendLine(nil); !json.Valid(line) {
-					t.Fatalf("cache: %s", line)
+				if line, err := rec.Line(); err != nil {
+					t.Fatalf("cache: %s: %v", line, err)
 				}
 			}
 			if stdin := list.config(p, more...); !json.Valid(stdin) {

@@ -19,8 +19,8 @@ import (
 const ReasonDevice = "InvalidDeviceInfo"
 
 // report returns what the agent is told of a plan that was carried out.
-func (a *attaching) report() facts.Report {
-	r := facts.Report{Pod: a.Plan.Pod, ContainerID: a.ContainerID, Made: a.now(), Warnings: slices.Clone(a.Plan.Warnings)}
+func (a *attaching) report() (r facts.Report, err error) {
+	r = facts.Report{Pod: a.Plan.Pod, ContainerID: a.ContainerID, Made: a.now(), Warnings: slices.Clone(a.Plan.Warnings)}
 	var noDevice []facts.Warning
 	list := make([]npwg.Status, len(a.done))
 	for i, s := range a.Plan.Steps {
@@ -42,15 +42,17 @@ func (a *attaching) report() facts.Report {
 		}
 	}
 	r.Warnings = append(r.Warnings, facts.Limit(noDevice)...)
-	r.PodIPs = a.podIPs()
-	r.Status = npwg.AppendStatus(nil, list)
-	return r
+	if r.PodIPs, err = a.podIPs(); err != nil {
+		return r, err
+	}
+	r.Status, err = json.Marshal(list)
+	return r, err
 }
 
 // podIPs returns the addresses of a pod that lists PodNetworks, for its annotation; nil of any
 // other.
-func (a *attaching) podIPs() json.RawMessage {
-	var all []podnetwork.PodIP
+func (a *attaching) podIPs() (json.RawMessage, error) {
+	all := []podnetwork.PodIP{} // where there are none, the annotation is an empty list
 	lists := false
 	for i, s := range a.Plan.Steps {
 		if s.PodNetwork == "" {
@@ -62,9 +64,9 @@ func (a *attaching) podIPs() json.RawMessage {
 		}
 	}
 	if !lists {
-		return nil
+		return nil, nil
 	}
-	return podnetwork.AppendIPs(nil, all)
+	return json.Marshal(all)
 }
 
 // now returns the time by which reports are put in order.

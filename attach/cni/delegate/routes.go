@@ -1,13 +1,13 @@
 package delegate
 
 import (
+	"encoding/json"
 	"fmt"
 
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/cni/pkg/types/create"
 
-	"github.com/tenure-ipam/tenure/attach/cni/cniresult"
 	"github.com/tenure-ipam/tenure/attach/cni/route"
 	"github.com/tenure-ipam/tenure/attach/journal"
 	"github.com/tenure-ipam/tenure/attach/plan"
@@ -99,7 +99,7 @@ func (a *attaching) renote(i int) error {
 	if err != nil {
 		return fmt.Errorf("its result: %w", err)
 	}
-	text, err := cniresult.Text(changed)
+	text, err := json.Marshal(changed)
 	if err != nil {
 		return fmt.Errorf("its result: %w", err)
 	}

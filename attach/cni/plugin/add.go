@@ -14,7 +14,6 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/tenure-ipam/tenure/api/npwg"
-	"github.com/tenure-ipam/tenure/attach/cni/cniresult"
 	"github.com/tenure-ipam/tenure/attach/cni/delegate"
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/attach/journal"
@@ -94,7 +93,7 @@ func (c *call) attach(ctx context.Context, version string, conf *plan.Config, r 
 	if err := c.settleNews(ctx); err != nil {
 		return errors.Join(err, r.Detach(ctx, h.Key, h.Netns))
 	}
-	return cniresult.Print(c.Stdout, versioned)
+	return versioned.PrintTo(c.Stdout)
 }
 
 // clearWay undoes what a call left that was killed, and refuses to attach twice.

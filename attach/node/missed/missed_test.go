@@ -74,9 +74,18 @@ func (h *host) made(dir, id, network, pod, addr string, config []byte) {
 		CNIArgs: [][2]string{{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", names[0]}, {"K8S_POD_NAME", names[1]}, {"K8S_POD_UID", names[2]}},
 		Result:  fmt.Appendf(nil, `{"cniVersion":"1.0.0","ips":[{"address":%q,"interface":0}]}`, addr),
 	}
-	h.write(filepath.Join(dir, network+"-"+id+"-eth0"), r.AppendLine(nil))
+	h.write(filepath.Join(dir, network+"-"+id+"-eth0"), h.line(r))
 	r.IfName, r.NetworkName, r.Config = "lo", "cni-loopback", config[:0]
-	h.write(filepath.Join(h.runtime, "cni-loopback-"+id+"-lo"), r.AppendLine(nil))
+	h.write(filepath.Join(h.runtime, "cni-loopback-"+id+"-lo"), h.line(r))
+}
+
+func (h *host) line(r cniresults.Record) []byte {
+	h.t.Helper()
+	line, err := r.Line()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return line
 }
 
 func (h *host) write(path string, text []byte) {
