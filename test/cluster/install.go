@@ -101,10 +101,32 @@ func (c *Cluster) apply(ctx context.Context, root, tag string) error {
 	if has(gatePolicy) {
 		steps = append(steps, []string{"apply", "-f", filepath.Join(root, "deploy", gatePolicy)})
 	}
-	for _, args := range append(steps,
-		[]string{"--namespace", "tenure-system", "rollout", "status", "--timeout=3m", "daemonset/tenured"},
-		[]string{"--namespace", "tenure-system", "rollout", "status", "--timeout=3m", "deployment/tenure-controller"},
-	) {
+	return c.each(ctx, append(steps, rolledOut(Agents), rolledOut(Controllers))...)
+}
+
+// What runs of Tenure, as kubectl names it.
+const (
+	Agents      = "daemonset/tenured"
+	Controllers = "deployment/tenure-controller"
+)
+
+// Exchange gives [Agents] or [Controllers] the image of a tag, the manifests left as they are,
+// and returns when all of them run it.
+func (c *Cluster) Exchange(ctx context.Context, workload, tag string) error {
+	_, program, _ := strings.Cut(workload, "/")
+	return c.each(ctx,
+		[]string{"--namespace", "tenure-system", "set", "image", workload, "*=" + ImagePrefix + program + ":" + tag},
+		rolledOut(workload))
+}
+
+// rolledOut is what kubectl is told to wait until all pods of a workload are as it says.
+func rolledOut(workload string) []string {
+	return []string{"--namespace", "tenure-system", "rollout", "status", "--timeout=3m", workload}
+}
+
+// each runs kubectl with each of args, one after the other.
+func (c *Cluster) each(ctx context.Context, all ...[]string) error {
+	for _, args := range all {
 		if _, err := c.Kubectl(ctx, "", args...); err != nil {
 			return err
 		}

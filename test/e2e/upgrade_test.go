@@ -48,6 +48,10 @@ var _ = Describe("An upgrade", func() {
 		for file, next := range installed() {
 			Expect(next).NotTo(Equal(old[file]), "this version's plugin is at %s", file)
 		}
+		for _, w := range []string{cluster.Agents, cluster.Controllers} { // one of them is one version behind
+			s.exchange(ctx, had, w, cluster.EarlierTag)
+			s.exchange(ctx, had, w, cluster.ImageTag)
+		}
 		s.leave(ctx, had)
 	})
 })
@@ -73,6 +77,19 @@ func (s site) upgrade(ctx context.Context, stay map[*corev1.Pod]netip.Prefix, ta
 	came := s.traffic(ctx, stay, func() { Expect(c.Upgrade(ctx, tag)).To(Succeed()) })
 	Expect(came).To(BeNumerically(">", 0), "pods that came during the upgrade")
 	Expect(images(ctx)).To(HaveEach(HaveSuffix(":" + tag)))
+}
+
+// exchange gives agents or controllers the version of a tag while pods of lan come and go, and
+// then has more of them come and go beside that version.
+func (s site) exchange(ctx context.Context, stay map[*corev1.Pod]netip.Prefix, workload, tag string) {
+	GinkgoHelper()
+	s.traffic(ctx, stay, func() { Expect(c.Exchange(ctx, workload, tag)).To(Succeed()) })
+	Expect(images(ctx)).To(ContainElement(HaveSuffix(":" + tag)))
+	for _, n := range c.Nodes {
+		p := s.run(ctx, "beside-"+n.Name, n.Name, "lan")
+		Expect(addresses(ctx, p)).To(HaveKey("net1"))
+		stop(ctx, p)
+	}
 }
 
 // leave ends pods that have kept their addresses.
