@@ -138,9 +138,9 @@ func (b *Book) Withdraw(uid protocol.UID) {
 func (b *Book) end(w *waiter) {
 	w.gone = true // the heap drops it when it comes up
 	b.starve(w, nil)
-	delete(b.queue.asks, w.ask.key())
-	name := nameOf(w.ask.To)
-	b.queue.byName[name] = slices.DeleteFunc(b.queue.byName[name], func(u protocol.UID) bool { return u == w.ask.key() })
+	key, name := w.ask.key(), nameOf(w.ask.To)
+	delete(b.queue.asks, key)
+	b.queue.byName[name] = slices.DeleteFunc(b.queue.byName[name], func(u protocol.UID) bool { return u == key })
 	if len(b.queue.byName[name]) == 0 {
 		delete(b.queue.byName, name)
 	}
