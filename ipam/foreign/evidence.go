@@ -49,7 +49,7 @@ type Evidence struct {
 	given map[sighted]bool
 	// has are the addresses that are kept for a pod, or that it is said to have, and refused says
 	// of which nodes not all that they say counts, and why.
-	has     map[podOn]map[netip.Addr]bool
+	has     map[named]map[netip.Addr]bool
 	refused map[protocol.NodeName]string
 }
 
@@ -57,6 +57,13 @@ type Evidence struct {
 type podOn struct {
 	uid  protocol.UID
 	node protocol.NodeName
+}
+
+// named is a pod by what it shows, or without a name by what its node says: two pods may pass for
+// the mirror of one.
+type named struct {
+	podOn
+	name string
 }
 
 // podUse is a pod that a sub-lease is for, and the node that says so.
@@ -89,10 +96,12 @@ func Gather(f Facts) *Evidence {
 	e := &Evidence{
 		Facts: f, pods: map[protocol.UID]*Pod{}, byName: map[string]*Pod{}, serves: map[protocol.UID][]podUse{},
 		known: map[string]*Definition{}, selecting: map[string][]*Pod{}, given: map[sighted]bool{}, weighed: map[protocol.PoolName]*weighing{},
-		has: map[podOn]map[netip.Addr]bool{}, refused: map[protocol.NodeName]string{},
+		has: map[named]map[netip.Addr]bool{}, refused: map[protocol.NodeName]string{},
 	}
 	for _, b := range f.Kept {
-		e.mayHave(podOn{b.To.UID.OfPod(), b.To.Node}, b.Addr, math.MaxInt)
+		for _, name := range []string{"", b.To.Namespace + "/" + b.To.Name} {
+			e.mayHave(named{podOn{b.To.UID.OfPod(), b.To.Node}, name}, b.Addr, math.MaxInt)
+		}
 	}
 	for i := range f.Definitions {
 		e.known[f.Definitions[i].String()] = &f.Definitions[i]
@@ -111,7 +120,7 @@ func Gather(f Facts) *Evidence {
 		}
 		for _, s := range p.Shows {
 			for _, a := range s.Addrs {
-				if !e.mayHave(p.on(), a, mostShown) {
+				if !e.mayHave(named{p.on(), p.String()}, a, mostShown) {
 					continue
 				}
 				e.add(claim{a, p, byStatus, s.Definition, fmt.Sprintf("the status of pod %s shows it on %s", p, s.Interface)})
@@ -150,7 +159,7 @@ func Gather(f Facts) *Evidence {
 func (e *Evidence) add(c claim) { e.claims = append(e.claims, c) }
 
 // mayHave notes that a pod is said to have an address, unless it has as many others as can be.
-func (e *Evidence) mayHave(pod podOn, a netip.Addr, most int) bool {
+func (e *Evidence) mayHave(pod named, a netip.Addr, most int) bool {
 	all := e.has[pod]
 	if all == nil {
 		all = map[netip.Addr]bool{}
@@ -191,7 +200,7 @@ func (e *Evidence) report(node protocol.NodeName, r protocol.Report, kept []Bar)
 		case !known && !pod.nameable():
 			e.refused[node] = fmt.Sprintf("it reports that %v is of a sandbox that it does not name", s.Addr)
 			continue
-		case !known && !strays[pod.uid()] && len(strays) >= mostStrays, !e.mayHave(pod.on(), s.Addr, mostSeen):
+		case !known && !strays[pod.uid()] && len(strays) >= mostStrays, !e.mayHave(named{podOn: pod.on()}, s.Addr, mostSeen):
 			e.refused[node] = fmt.Sprintf("it reports more than can be: more than %d sandboxes of pods that nobody knows, or more than %d addresses of one pod", mostStrays, mostSeen)
 			continue
 		case !known:

@@ -242,6 +242,22 @@ func TestLeaseOfAPoolThatWasNeverOpen(t *testing.T) {
 	}
 }
 
+// A pod that passes for the mirror of another's static pod does not use up what that may have.
+func TestTwoMirrors(t *testing.T) {
+	thief, victim := pod("a", "ns/net", ""), pod("b", "ns/net", "10.0.0.5")
+	thief.Runtime, victim.Runtime = "static", "static"
+	for i := range mostShown {
+		thief.Shows = append(thief.Shows, Shown{Definition: "ns/net", Addrs: []netip.Addr{netip.MustParseAddr(fmt.Sprint("10.0.0.", 100+i))}})
+	}
+	f := Facts{
+		Definitions: []Definition{switched}, Pods: []Pod{thief, victim}, Agents: map[protocol.NodeName]bool{"n1": true},
+		Reports: map[protocol.NodeName]protocol.Report{"n1": {Running: []protocol.UID{"static"}}},
+	}
+	if got, _, _ := weighed(lan(t), f); len(got) != mostShown+1 || got[0] != "10.0.0.5 static" {
+		t.Errorf("kept %q; want 10.0.0.5, too", got)
+	}
+}
+
 // A lease of an earlier pool of that name, or of blocks of another size, neither says whose an
 // address is nor hides the lease that does.
 func TestLeaseOfAnotherPool(t *testing.T) {
