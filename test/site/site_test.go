@@ -66,6 +66,15 @@ func render(t *testing.T) (dir string, pages map[string]*page) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// What make reads is looked at here, so that go test has no earlier result for changed pages.
+	for _, sources := range []string{"docs", "ipam/lean"} {
+		if err := filepath.WalkDir(filepath.Join(root, sources), func(_ string, _ fs.DirEntry, err error) error { return err }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := os.ReadDir(root); err != nil {
+		t.Fatal(err)
+	}
 	cmd := exec.CommandContext(t.Context(), "make", "--no-print-directory", "site")
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
