@@ -19,7 +19,7 @@ type carefulLeases struct {
 // errEarly says that the node's registration has not been seen since the agent started. It alone
 // may show that the API server has gone back; before, a lease that this node is to put back would
 // pass for taken, because the data name who had the block then.
-var errEarly = errors.New("the node's registration has not been read yet: nothing is concluded about the leases that it holds")
+var errEarly = errors.New("the node's registration has not been read yet: nothing is concluded about its leases")
 
 func (c carefulLeases) CreateLease(ctx context.Context, l protocol.Lease) (protocol.Lease, protocol.Outcome, error) {
 	if err := c.a.withheld(l.Pool); err != nil && !c.a.holds(l.Name) {

@@ -55,11 +55,16 @@ func meta(r protocol.Right) protocol.Meta {
 }
 
 // confirmLease decides whether a lease may serve, by its pool as read live with
-// outcome read. A pool that news are due of is a [*poolWaitsError].
+// outcome read. It may not before the node's registration has been seen: only that may show
+// that the API server went back to before the node gave just this lease back. A pool that
+// news are due of is a [*poolWaitsError].
 func (a *Agent) confirmLease(r protocol.Right, p protocol.Pool, read protocol.Outcome) (protocol.Outcome, error) {
 	out, why := protocol.Confirmation(r, p, read)
 	if out == protocol.Done && a.behind(p) {
 		out, why = protocol.Unknown, fmt.Sprintf("pool %s was edited, and what was read of it is not what this node has heard", r.Pool)
+	}
+	if out == protocol.Done && !a.regSeen() {
+		return protocol.Unknown, errEarly
 	}
 	switch out {
 	case protocol.Done:

@@ -21,6 +21,9 @@ type announcement struct {
 	done   bool
 }
 
+// Serving reports whether the agent may give out addresses now; if not, why.
+func (a *Agent) Serving() (bool, string) { return a.serving() }
+
 // Ready reports whether the agent can serve an ADD now and, since it started, has told the
 // API server what its node holds; if not, why. Whoever restores etcd waits for that before
 // he starts the controller, which gives out what it knows of nobody to have. An agent that

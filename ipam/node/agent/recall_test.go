@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go4.org/netipx"
+
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/node/leasestatus"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
@@ -130,6 +132,26 @@ func TestRecallOfWhatAnEditAdds(t *testing.T) {
 		a.answerRecall(t.Context(), protocol.Recall{ID: "1.x.1", Lease: r.Name, Ranges: []string{"10.0.0.6-10.0.0.6"}}, false)
 		if want := []netip.Addr{netip.MustParseAddr("10.0.0.6")}; !slices.Equal(leases.now.Ceded, want) || leases.answered != "1.x.1" {
 			t.Errorf("the lease says %v is ceded, and recall %q is answered; want %v", leases.now.Ceded, leases.answered, want)
+		}
+	})
+}
+
+// TestNoLeaseBeforeTheRegistrationIsSeen: an agent that has just started serves no new lease until
+// it has seen its registration. The API server may have gone back to when this node had given just
+// this lease not yet back, and another node has given addresses of it since (I1).
+func TestNoLeaseBeforeTheRegistrationIsSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, p := newRegisteredAgent(t, &deafLeases{}, shutPools{})
+		r := leaseRight(p.known.Pool, netip.MustParsePrefix("10.0.0.4/30"))
+		pool := p.known.Pool.Pool
+		pool.Open, pool.Edited, pool.Bits4 = true, false, 30
+		pool.Ranges = []netipx.IPRange{netipx.MustParseIPRange("10.0.0.0-10.0.0.31")}
+		if out, err := a.confirmLease(r, pool, protocol.Done); out != protocol.Unknown || !errors.Is(err, errEarly) {
+			t.Errorf("before the registration is seen: %v, %v; want that nothing is concluded", out, err)
+		}
+		a.registrar.Seen.UID = "r"
+		if out, err := a.confirmLease(r, pool, protocol.Done); out != protocol.Done {
+			t.Errorf("afterwards: %v, %v; want that the lease serves", out, err)
 		}
 	})
 }

@@ -66,6 +66,7 @@ func (a *Agent) drive(ctx context.Context, fresh protocol.Right, begin beginning
 // driveLocked is drive for a caller that has locked the right.
 func (a *Agent) driveLocked(ctx context.Context, fresh protocol.Right, begin beginning) (protocol.Right, protocol.Result, error) {
 	var refused protocol.Result // while the right is being given back
+	var why string              // the last reason that a step gave
 	var unanswered error
 	var request protocol.SubLease // as the last answer showed it, of a request
 	var answer protocol.Event
@@ -82,7 +83,9 @@ func (a *Agent) driveLocked(ctx context.Context, fresh protocol.Right, begin beg
 		if res.Verdict == protocol.VerdictRefused {
 			refused = res
 		}
+		why = cmp.Or(res.Why, why)
 		if res.Call == protocol.CallNone {
+			res.Why = why
 			a.settle(self, res, before)
 			switch {
 			case refused.Verdict == protocol.VerdictRefused:
@@ -205,7 +208,9 @@ func (a *Agent) step(ctx context.Context, fresh protocol.Right, begin beginning)
 		if errors.Is(err, allocator.ErrOverlap) {
 			// Pods here still use a block of another size, whose lease was lost: while
 			// they do, this one gives nothing, and it must not be kept from others.
+			why := fmt.Sprintf("a pod of this node still has an address of it, by a lease that was deleted: %v", err)
 			res = protocol.Step(was, self, protocol.Event{Kind: protocol.EventLetGo, Now: ev.Now})
+			res.Why = why
 			err = a.record(tx, was, known, res)
 		}
 		written = err == nil
