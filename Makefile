@@ -338,14 +338,17 @@ SEEDS ?= 100000
 SEED ?= 0
 FAULT ?=
 
+# A fault may be a mutant, a change to the product's text: then that is built in.
+SIMULATE = go build -o bin/simulate ./test/simulate$(if $(FAULT), && go build -overlay $$(bin/simulate -overlay bin/mutants) -o bin/simulate ./test/simulate)
+
 .PHONY: simulate
 simulate: seeds ## Play the protocol's simulation for SEEDS seeds, until one breaks an invariant
-	go build -o bin/simulate ./test/simulate
+	$(SIMULATE)
 	bin/simulate -seeds $(SEEDS) $(if $(FAULT),-fault $(FAULT)) $(ARGS)
 
 .PHONY: replay
 replay: seeds ## Print what happens in SEED of the simulation, and its shortest form; FAULT=M7 adds a fault
-	go build -o bin/simulate ./test/simulate
+	$(SIMULATE)
 	@bin/simulate -replay -seed $(SEED) $(if $(FAULT),-fault $(FAULT)) $(ARGS)
 
 .PHONY: demo

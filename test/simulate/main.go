@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tenure-ipam/tenure/test/programs"
 	"github.com/tenure-ipam/tenure/test/simulation"
 )
 
@@ -28,6 +29,7 @@ type options struct {
 	short       bool
 	all         bool
 	every       time.Duration
+	overlay     string
 }
 
 func main() {
@@ -41,6 +43,7 @@ func main() {
 	fault := flags.String("fault", "", "the deliberate fault to switch on, for example M7")
 	flags.BoolVar(&o.short, "short", false, "replay the shrunk form alone")
 	flags.BoolVar(&o.all, "all", false, "go on after a failure, and only list what fails")
+	flags.StringVar(&o.overlay, "overlay", "", "write the product with its mutants into this folder, and print what go build -overlay takes")
 	flags.DurationVar(&o.every, "every", 5*time.Second, "how often to say how far it is")
 	_ = flags.Parse(os.Args[1:]) // it ends the program where they are wrong
 	debug.SetGCPercent(400)      // worlds are small and short-lived
@@ -59,6 +62,12 @@ func run(o options, out io.Writer) (failed bool, err error) {
 	if o.fault != simulation.NoFault && !slices.ContainsFunc(simulation.Bugs(), func(b simulation.Bug) bool { return b.Fault == o.fault }) {
 		return false, fmt.Errorf("fault %q: there is no such fault; docs/contributing/simulation.md lists them", o.fault)
 	}
+	if o.overlay != "" {
+		return false, writeOverlay(o.overlay, out)
+	}
+	if err := simulation.SwitchOn(o.fault); err != nil {
+		return false, err
+	}
 	switch {
 	case o.schedule != "":
 		s, err := simulation.ParseSchedule(o.schedule)
@@ -70,6 +79,22 @@ func run(o options, out io.Writer) (failed bool, err error) {
 		return replay(o, out), nil
 	}
 	return simulate(o, out), nil
+}
+
+// writeOverlay writes the mutants of the repository that stands here.
+func writeOverlay(dir string, out io.Writer) error {
+	root, err := programs.Root()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	path, err := simulation.WriteOverlay(root, dir)
+	if err == nil {
+		fmt.Fprintln(out, path)
+	}
+	return err
 }
 
 // replay plays one seed, and if it fails shrinks it.

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"fmt"
 	"net/netip"
 
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -62,7 +63,7 @@ func (w *world) checkSandboxes() {
 	}
 	var users []user
 	for _, n := range w.nodes {
-		disk := n.onDisk()
+		disk := n.disk
 		for _, s := range n.sandboxes {
 			if !s.uses() || s.void {
 				continue
@@ -103,4 +104,37 @@ func (w *world) granted(a netip.Addr, uid protocol.UID) bool {
 		}
 	}
 	return false
+}
+
+// check sends a CHECK, which must find what an ADD was answered, and that it was not
+// taken, as the agent's does: a running pod is not restarted for an address that it
+// rightly has.
+func (n *simNode) check() {
+	s, ok := pickOf(n.w, n.with(func(s *sandbox) bool { return s.uses() && !s.void && !s.unread && !n.w.voidClaim(s.claim) }))
+	if !ok || n.agent == nil || n.paused {
+		return
+	}
+	if why := n.disk.differs(s); why != "" {
+		n.w.fail(I2, "CHECK of %v: %s", s, why)
+	}
+	att := n.disk.atts[s.key()]
+	for _, x := range att.addrs {
+		if r := n.disk.rights[att.under(x)]; r.Phase == protocol.Lost && !n.disowned[s.key()] && !n.inherits(r.Name) {
+			n.w.fail(I2, "CHECK of %v: %v rests on %s, which counts as taken, and nobody took it", s, x.addr, r.Name)
+		}
+	}
+}
+
+// differs says in what d contradicts what s was answered.
+func (d *simDisk) differs(s *sandbox) string {
+	a, ok := d.atts[s.key()]
+	if !ok {
+		return fmt.Sprintf("%s was answered %v, and nothing is recorded", s, s.addrs)
+	}
+	for _, x := range s.addrs {
+		if !a.has(x) {
+			return fmt.Sprintf("%s was answered %v, and %v is recorded", s, s.addrs, a.addrs)
+		}
+	}
+	return ""
 }

@@ -91,9 +91,11 @@ func mayShare(a, b protocol.PodRef) bool {
 // personClaims makes a claim, deletes one, or meddles with its status.
 func (w *world) personClaims() {
 	busy := func(c simClaim) bool { // an ADD is at it
-		return slices.ContainsFunc(w.nodes, func(n *simNode) bool { return n.agent != nil && n.agent.busy[string(c.UID)] })
+		return slices.ContainsFunc(w.nodes, func(n *simNode) bool {
+			return len(n.with(func(s *sandbox) bool { return s.adding && s.pod.claim == c.Name })) > 0
+		})
 	}
-	if c, ok := pickOf(w, w.api.claims.list(busy)); ok && w.one(2) {
+	if c, ok := pickOf(w, w.api.claims.list(busy)); ok && w.one(8) {
 		w.deleteClaim(c)
 		return
 	}
@@ -278,12 +280,12 @@ func (w *world) grants() map[netip.Addr]protocol.Grant {
 // quench holds I5 for claims, while pods have what they have: a claim that waits gets
 // any address of its pools that nobody has, wherever it is.
 func (w *world) quench(nodes []*simNode) {
-	for i := range quenchRounds {
+	for range quenchRounds {
 		if w.failure != nil || w.thirst(nodes) == "" {
 			return
 		}
 		w.rng.begin()
-		w.round(nodes, i == 0) // a create that landed after all its looks, the hourly list finds
+		w.round(nodes)
 	}
 	if why := w.thirst(nodes); why != "" {
 		w.fail(I5, "%s", why)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -165,6 +166,10 @@ func (w *world) end() {
 	for _, c := range w.ctls {
 		c.kill()
 	}
+	for _, n := range w.nodes {
+		n.stop()
+	}
+	must(os.RemoveAll(w.dir))
 	for _, co := range w.idle {
 		co.stop()
 	}

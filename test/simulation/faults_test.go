@@ -1,18 +1,33 @@
 package simulation
 
 import (
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"testing"
+
+	"github.com/tenure-ipam/tenure/test/programs"
+	"github.com/tenure-ipam/tenure/test/simulation/mutant"
 )
 
 // TestFaults switches one bug on at a time. A simulation that a bug passes proves
 // nothing: each must be found within so many seeds, by the invariant that it
 // breaks. What it breaks else on the way, such as that something comes to rest, is no
-// proof, and none of the contrary.
+// proof, and none of the contrary. It runs in a program that was built with the mutants.
 func TestFaults(t *testing.T) {
+	if !mutant.Built {
+		runWithMutants(t)
+		return
+	}
 	for _, bug := range Bugs() {
+		if bug.Within == 0 {
+			continue // the page says why
+		}
 		t.Run(string(bug.Fault)+" "+bug.What, func(t *testing.T) {
+			if err := SwitchOn(bug.Fault); err != nil {
+				t.Fatal(err)
+			}
 			finds := func(seed uint64) bool {
 				if bug.In != nil && !bug.In(kindOf(seed)) {
 					return false
@@ -43,9 +58,34 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// runWithMutants runs the test in a program that was built with the mutants.
+func runWithMutants(t *testing.T) {
+	root, err := programs.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	overlay, err := WriteOverlay(root, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(dir, "mutants.test")
+	for _, command := range [][]string{
+		{"go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", program, "."},
+		{program, "-test.run", "^TestFaults$", "-test.v", "-test.timeout", "60m"},
+	} {
+		cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", command, err, out)
+		} else {
+			t.Logf("%s", out)
+		}
+	}
+}
+
 // TestShrink holds that a shrunk run is short and breaks the same invariant.
 func TestShrink(t *testing.T) {
-	bug := nodeBugs()[0]
+	bug := Bugs()[slices.IndexFunc(Bugs(), func(b Bug) bool { return b.Fault == M4 })]
 	for seed := range bug.Within {
 		long := Trace(seed, bug.Fault)
 		if long.Failure == nil {

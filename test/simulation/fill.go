@@ -25,8 +25,8 @@ const (
 // address for; when others go, so are those that wait.
 func (w *world) fill(nodes []*simNode) {
 	w.rng.begin()
-	w.round(nodes, false)                   // no answer is under way for longer than a minute
-	w.pass(nodes, protocol.LooksLast, true) // what creates left that came late is found
+	w.round(nodes)                    // no answer is under way for longer than a minute
+	w.pass(nodes, protocol.LooksLast) // what creates left that came late is found
 	if w.failure != nil || slices.ContainsFunc(nodes, func(n *simNode) bool { return !n.serving() }) {
 		return // the end of the run says so
 	}
@@ -100,7 +100,7 @@ func (w *world) serveAll(nodes []*simNode) bool {
 				p.node.outlive(func() { p.node.newSandbox(p) })
 			}
 		}
-		w.pass(nodes, time.Second, false)
+		w.pass(nodes, time.Second)
 	}
 	return false
 }
@@ -127,11 +127,20 @@ func (w *world) served(nodes []*simNode) []*sandbox {
 
 // unowned returns the ordinary addresses of the nodes' pool that nobody has: no
 // attachment, no claim, and neither lease nor request of a store that does not
-// answer, nor a lease that its node was refused after it had vanished.
+// answer, nor a lease that its node was refused after it had vanished, nor a block of
+// another size by a lease that was deleted while pods had addresses of it.
 func (w *world) unowned(nodes []*simNode) []netip.Addr {
 	taken := map[netip.Addr]bool{}
 	rested := map[string]bool{}
+	pool, _ := w.api.readPool(poolName)
 	for _, n := range nodes {
+		for _, r := range n.disk.rights {
+			if r.Kind == protocol.RightLease && r.Phase == protocol.Lost && r.Pool == poolName && r.Block.Bits() != pool.Bits4 {
+				for a := r.Block.Addr(); r.Block.Contains(a); a = a.Next() {
+					taken[a] = true
+				}
+			}
+		}
 		for _, a := range n.disk.atts {
 			rested[a.use] = true
 			for _, x := range a.addrs {
@@ -172,8 +181,7 @@ func (w *world) leasesOf(addrs []netip.Addr) (all []string) {
 			}
 			for _, n := range w.nodes {
 				if r, ok := n.disk.rights[l.Name]; ok && n.name == l.Holder.Node {
-					state, _ := n.disk.space(poolName, nil).State(a)
-					text += fmt.Sprintf(" (%s: %s, ceded %v, state %v)", n.machine, recordText(r), r.Ceded, state)
+					text += fmt.Sprintf(" (%s: %s, ceded %v)", n.machine, recordText(r), r.Ceded)
 				}
 			}
 			if g, ok := l.GrantOf(a); ok {

@@ -7,12 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"go4.org/netipx"
-
-	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/kube"
-	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -198,13 +193,9 @@ func (w *world) hurry() {
 			continue
 		}
 		n.outlive(func() {
-			n.hearLook()
-			n.hearPool()
+			n.recoverAgent()
 			for range 2 {
 				n.work()
-			}
-			if n.beatDue() {
-				n.beat(protocol.RegistrationEvent{})
 			}
 		})
 		n.host.work()
@@ -285,37 +276,6 @@ func (w *world) voidGuests(name protocol.NodeName) {
 
 // keptForPod reports whether a grant keeps what another IPAM has given.
 func keptForPod(g protocol.Grant) bool { return g.To.Kind == protocol.GranteePod }
-
-// shapeOf returns the ranges of the nodes' pool as the node knows them, which are those
-// of the moment where nothing is withheld, ever.
-func (n *simNode) shapeOf(uid protocol.UID) *allocator.Shape {
-	if n.w.other == nil || uid != n.disk.pool.UID || n.disk.shape == nil {
-		return n.w.specOf(uid).Shape
-	}
-	return n.disk.shape
-}
-
-// hears returns the ranges of the nodes' pool as an agent takes them over that hears of
-// p: what an edit has added it leaves out until the controller has seen the edit.
-func (n *simNode) hears(p protocol.Pool, spec simSpec) *allocator.Shape {
-	was := n.disk.shape
-	if n.w.other == nil || !p.Edited || was == nil {
-		return spec.Shape
-	}
-	var b netipx.IPSetBuilder
-	b.AddSet(spec.Shape.Usable())
-	b.RemoveSet(was.Usable())
-	added, err := b.IPSet()
-	must(err)
-	var spans []string
-	for _, r := range added.Ranges() {
-		spans = append(spans, r.String())
-	}
-	pool, _ := n.w.api.pools.read(string(poolName))
-	shape, err := poolspec.ParsePool(kube.PoolText(pool.obj).Without(spans))
-	must(err)
-	return shape
-}
 
 // countOpening counts what a look has led to.
 func (w *world) countOpening(was, is simPool) {

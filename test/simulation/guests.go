@@ -93,9 +93,6 @@ func (n *simNode) runPod(p *simPod) {
 	}
 	if n.switched {
 		p.exact = p.forged
-		if len(p.shows) > 0 && n.w.one(2) { // what it had before is kept for it
-			p.exact = p.shows[0]
-		}
 		n.newSandbox(p)
 		return
 	}

@@ -83,12 +83,7 @@ func (w *world) answerLooks(nodes []*simNode) {
 		w.now += 250 * time.Millisecond
 		for _, n := range nodes {
 			n.outlive(func() {
-				n.hearLook()
-				for n.work() {
-				}
-				if n.beatDue() {
-					n.beat(protocol.RegistrationEvent{})
-				}
+				n.recoverAgent()
 			})
 		}
 		w.allWork(nodes)
@@ -146,7 +141,7 @@ func (w *world) podOf(p *simPod) *corev1.Pod {
 		network = claimNetwork
 	}
 	o := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: p.ref.Namespace, Name: p.ref.Name, UID: types.UID(p.objectUID()), Annotations: map[string]string{npwg.AnnotationNetworks: network},
+		Namespace: p.ref.Namespace, Name: p.ref.Name, UID: types.UID(p.objectUID()), Annotations: map[string]string{npwg.AnnotationNetworks: p.selects(network)},
 	}}
 	if p.mirror != "" {
 		o.Annotations[corev1.MirrorPodAnnotationKey] = string(p.ref.UID)
@@ -169,6 +164,17 @@ func (w *world) podOf(p *simPod) *corev1.Pod {
 		Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(epoch.Add(p.at).Truncate(time.Second)),
 	}}
 	return o
+}
+
+// selects is the annotation by which p selects a network, and its claim.
+func (p *simPod) selects(network string) string {
+	element := map[string]string{"name": network, "namespace": "ns", "interface": "net1"}
+	if p.claim != "" {
+		element["ipam-claim-reference"] = p.claim
+	}
+	text, err := json.Marshal([]any{element})
+	must(err)
+	return string(text)
 }
 
 // WhereaboutsPools implements [looker.Live].
@@ -234,70 +240,6 @@ func (c *simController) lookState(s grants.PoolState, p simPool) grants.PoolStat
 	return s
 }
 
-// hearLook begins to answer what the node's registration asks, as ipam/node/agent does.
-func (n *simNode) hearLook() {
-	if n.w.other == nil || !n.hearsRegistration() {
-		return
-	}
-	reg, _ := n.w.api.regs.read(string(n.name))
-	if reg.Look == n.agent.asked {
-		return
-	}
-	n.agent.asked, n.agent.answer = reg.Look, ""
-	if reg.Look == "" {
-		return
-	}
-	n.later(func() {
-		look, err := protocol.ParseLook(reg.Look)
-		must(err)
-		if n.agent.asked == reg.Look && (n.w.calm || !n.w.one(10)) { // or it is lost
-			n.agent.answer = n.report(look).String()
-			n.agent.beatAt = n.w.now // at once
-			n.w.logf("%s: has an answer to the look", n.machine)
-		}
-	})
-}
-
-// report returns which pods run here, and what they have.
-func (n *simNode) report(look protocol.Look) protocol.Report {
-	r := protocol.Report{ID: look.ID}
-	has := func(p *simPod, cid, network, ipam string, a netip.Addr) {
-		if inRanges(look.Ranges, a) {
-			r.Has = append(r.Has, protocol.Sighting{Addr: a, Pod: p.ref, Sandbox: cid, Network: network, IPAM: ipam})
-		}
-	}
-	for _, g := range n.guests {
-		if g.netns {
-			r.Running = append(r.Running, g.pod.ref.UID)
-		}
-		if g.netns && g.cached {
-			has(g.pod, g.cid, oldNetwork, foreign.TypeWhereabouts, g.addr)
-		}
-	}
-	for _, s := range n.sandboxes {
-		if s.netns {
-			r.Running = append(r.Running, s.pod.ref.UID)
-		}
-		for _, a := range s.addrs {
-			if s.netns {
-				has(s.pod, s.cid, ownNetwork, foreign.Type, a)
-			}
-		}
-	}
-	if n.w.other.liar == n && !n.w.calm {
-		n.lie(has)
-	}
-	slices.Sort(r.Running)
-	r.Running = slices.Compact(r.Running)
-	for uid, at := range n.agent.arrivals {
-		if n.w.now-at < arrivalKept {
-			r.Asking = append(r.Asking, uid)
-		}
-	}
-	slices.Sort(r.Asking)
-	return r
-}
-
 // lie is what somebody reports who has stolen the agent's token: sandboxes that there are not, with
 // addresses that others have, or nobody, and of pods of other nodes.
 func (n *simNode) lie(has func(p *simPod, cid, network, ipam string, a netip.Addr)) {
@@ -310,6 +252,3 @@ func (n *simNode) lie(has func(p *simPod, cid, network, ipam string, a netip.Add
 	n.w.count("made-up sighting")
 	has(p, "made-up", oldNetwork, foreign.TypeHostLocal, a)
 }
-
-// arrivalKept is for how long an ADD tells that the other IPAM is done with its pod.
-const arrivalKept = 5 * time.Minute

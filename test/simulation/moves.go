@@ -1,7 +1,6 @@
 package simulation
 
 import (
-	"net/netip"
 	"slices"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
@@ -49,17 +48,4 @@ func (w *world) moveRange() {
 // strayed reports whether a lease of the claims' pool has addresses of the nodes'.
 func (w *world) strayed(l protocol.Lease) bool {
 	return w.kind.moves && l.Pool == claimPool && poolCIDRs[poolName].Overlaps(l.Block)
-}
-
-// poolOfClaim returns which pool of a claim's network has an address.
-func (w *world) poolOfClaim(c protocol.Claim, x netip.Addr) (protocol.PoolName, protocol.Pool, bool) {
-	for _, src := range resolutions()[c.Network].Network.Sources {
-		p, _ := w.api.readPool(protocol.PoolName(src.Pool))
-		if shape := w.specOf(p.UID).Shape; shape == nil {
-			continue
-		} else if _, ok := shape.Locate(x); ok {
-			return protocol.PoolName(src.Pool), p, true
-		}
-	}
-	return "", protocol.Pool{}, false
 }

@@ -2,29 +2,29 @@ package simulation
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 	"time"
 
+	"github.com/tenure-ipam/tenure/ipam/node/store/disk"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
 const defaultFence = 15 * time.Minute
 
-// simNode is a machine with a disk and, while it runs, an agent. It does with the
-// protocol's steps what ipam/node/agent does.
+// simNode is a machine with a disk and, while it runs, the agent that ships.
 type simNode struct {
 	caller
 	name    protocol.NodeName
 	machine string
 	fence   time.Duration // F, as configured
-	first   netip.Addr    // where it begins to look for a block
-	disk    *simDisk
-	synced  *simDisk // of M9: what is really on the disk
-	image   *simDisk // a backup of the disk
-	run     witness
-	agent   *simAgent // nil while it does not run
-	heard   int       // the version of the pool's ranges that the disk follows
+	agent   *simAgent     // nil while it does not run
+	disk    *simDisk      // as the store has it
+	memory  *disk.Memory  // what the store is on; nil if there is none
+	run     runFile
+	backup  *disk.Memory // an image of the disk
+	full    bool         // nothing more can be written to the disk
+	meddled bool         // the disk is not the latest
+	failing bool         // the power is about to fail
 	stale   *simWatch[protocol.Lease]
 
 	// host calls for the runtime and the meta-plugin, where there is another IPAM. Of that
@@ -37,9 +37,6 @@ type simNode struct {
 
 	sandboxes []*sandbox
 	valid     map[string]bool // those that the runtime lists for its next GC; nil if it has not begun one
-	journal   []attKey
-	full      bool // the disk: nothing more can be written
-	unwritten map[attKey]bool
 	// voided are attachments that are void as their sandboxes are.
 	voided map[attKey]bool
 	// disowned are attachments with a lease that the API server's data had not any more,
@@ -71,7 +68,12 @@ const (
 	bootClock
 )
 
-func (n *simNode) bootID() string { return fmt.Sprintf("%s-boot%d", n.machine, n.boots) }
+func (n *simNode) bootID() string {
+	if n.w.fault == M44 {
+		return n.machine + "-boot"
+	}
+	return fmt.Sprintf("%s-boot%d", n.machine, n.boots)
+}
 
 func (n *simNode) now() protocol.Instant {
 	stopped := n.stopped
@@ -81,13 +83,6 @@ func (n *simNode) now() protocol.Instant {
 	return protocol.Instant{Boot: n.w.now - n.bootAt - stopped, Wall: epoch.Add(n.w.now + n.wallOff)}
 }
 
-// newStore gives the node an empty disk.
-func (n *simNode) newStore() {
-	n.stores++
-	n.disk = newDisk(storeID(n.machine, n.stores))
-	n.synced, n.heard = nil, 0
-}
-
 func storeID(machine string, i int) protocol.StoreID {
 	return protocol.StoreID(fmt.Sprintf("%s-store%d", machine, i))
 }
@@ -95,31 +90,10 @@ func storeID(machine string, i int) protocol.StoreID {
 // boot starts the machine anew: the boot clock at 0, the wall clock anywhere near.
 func (n *simNode) boot() {
 	n.boots++
-	n.off, n.paused, n.stopped, n.bootAt, n.run = false, false, 0, n.w.now, witness{}
+	n.off, n.paused, n.stopped, n.bootAt = false, false, 0, n.w.now
 	n.liar = clock(n.w.rng.IntN(2))
+	n.forgetWitness()
 	n.wallOff = time.Duration(n.w.rng.Int64N(int64(2*time.Hour))) - time.Hour
-}
-
-// start starts the agent: it takes up what the disk has.
-func (n *simNode) start() {
-	if !n.provable() {
-		n.replaceStore()
-	}
-	self := protocol.Identity{Node: n.name, NodeUID: "node", Store: n.disk.store, Machine: n.machine, Boot: n.bootID(), Fence: n.fence}
-	boot := n.disk.boot
-	if n.w.fault == M44 && boot != "" {
-		boot = self.Boot
-	}
-	n.agent = newAgent(protocol.Resume(self, boot, n.disk.term, n.disk.sent, n.disk.fence), n.w.now)
-	n.agent.pool, n.agent.history = n.disk.pool, n.disk.history.SawOpening(n.disk.pool.Opening)
-	for name, r := range n.disk.rights {
-		if !r.Serves(n.disk.term) {
-			n.agent.looks[name] = n.w.now
-		}
-		n.agent.history = n.agent.history.SawRight(r, n.disk.term)
-	}
-	n.w.logf("%s: starts, store %s, boot %s, term %d, F %v", n.machine, n.disk.store, self.Boot, n.agent.registrar.Term, n.fence)
-	n.listOwn()
 }
 
 // crash ends the agent's process. Whoever waits for it sees the connection end: a
@@ -127,10 +101,8 @@ func (n *simNode) start() {
 func (n *simNode) crash() {
 	n.w.logf("%s: crashes", n.machine)
 	n.w.count("crash")
-	dels := n.agent.dels
 	n.die()
-	n.agent = nil
-	n.journal = append(n.journal, dels...)
+	n.stop()
 	for _, s := range n.sandboxes {
 		if s.adding {
 			n.answerAdd(s, nil)
@@ -141,7 +113,7 @@ func (n *simNode) crash() {
 // act does one thing on the node, or to it.
 func (n *simNode) act() {
 	if n.w.kind.losesStores && n.w.one(30) {
-		n.image = n.disk.clone()
+		n.saveImage()
 	}
 	switch w := n.w; {
 	case w.one(w.trouble):
@@ -159,21 +131,10 @@ func (n *simNode) act() {
 		if w.one(6) {
 			n.wake()
 		}
-	case n.beatDue() && !w.one(4):
-		n.beat(protocol.RegistrationEvent{})
 	default:
-		for range 1 + w.rng.IntN(8) { // close together, as most things are
-			if n.agent == nil || w.one(5) || !n.work() {
-				break
-			}
-		}
-		if n.agent != nil && (w.one(3) || len(n.todo)+len(n.pending) == 0) {
-			n.maintain()
-		}
+		n.actAgent()
 	}
 }
-
-func (n *simNode) beatDue() bool { return !n.agent.beating && n.w.now >= n.agent.beatAt }
 
 func (n *simNode) restart() {
 	if n.apart = n.apart && (n.w.noPods() || n.w.unput()) && !n.w.calm; n.apart {
@@ -236,13 +197,18 @@ func (n *simNode) serving() bool {
 	if n.agent == nil || n.paused {
 		return false
 	}
-	ok, _ := n.agent.registrar.Serving(n.now())
+	ok, _ := n.whetherServing()
 	return ok
+}
+
+// whetherServing is serving of an agent that runs, and if it does not serve, why.
+func (n *simNode) whetherServing() (bool, string) {
+	return n.agent.agent.Serving()
 }
 
 // serves reports whether r gives addresses in the agent's term.
 func (n *simNode) serves(r protocol.Right) bool {
-	return n.agent != nil && r.Serves(n.agent.registrar.Term)
+	return n.agent != nil && r.Serves(n.disk.term)
 }
 
 // names are the names of the node's rights that keep accepts, in order.
@@ -257,73 +223,6 @@ func (n *simNode) names(keep func(protocol.Right) bool) []string {
 	return names
 }
 
-// beat steps the registration.
-func (n *simNode) beat(ev protocol.RegistrationEvent) {
-	a := n.agent
-	if ev.Now == (protocol.Instant{}) {
-		ev.Now = n.now()
-	}
-	a.registrar.Restored = ""
-	if r := a.history.Restored; r != nil {
-		a.registrar.Restored = r.String()
-	}
-	a.registrar.Report = a.answer
-	had := a.registrar.Term
-	ev = n.w.fault.reg(a.registrar, ev)
-	res := protocol.StepRegistration(a.registrar, ev)
-	if res.Accepted && n.w.fault == M19 {
-		res.Next.Sent = ev.Now
-	}
-	a.beating = res.Call != protocol.RegistrationNone
-	if res.Accepted {
-		n.accept(had, res.Next)
-		if res.Again {
-			a.beatAt = n.w.now
-		}
-		return
-	}
-	a.registrar = res.Next
-	if had != 0 && a.registrar.Term == 0 {
-		n.w.logf("%s: registration lost: %s", n.machine, res.Why)
-	}
-	if !a.beating {
-		a.beatAt = n.w.now + 2*time.Second + time.Duration(n.w.rng.Int64N(int64(4*time.Second)))
-		return
-	}
-	n.later(func() { n.callRegistration(res) })
-}
-
-func (n *simNode) callRegistration(res protocol.RegistrationResult) {
-	ev := protocol.RegistrationEvent{Call: res.Call}
-	api, sent := n.w.api.regs, n.sight()
-	what := n.w.text("registration call %d, term %d, turn %d, rev %s", res.Call, res.Write.Term, res.Write.Turn, res.Write.Revision)
-	n.ask(what, res.Call != protocol.RegistrationRead, func() {
-		switch res.Call {
-		case protocol.RegistrationRead:
-			ev.Registration, ev.Outcome = api.read(string(n.name))
-		case protocol.RegistrationCreate:
-			write := res.Write
-			write.Name = string(n.name)
-			ev.Registration, ev.Outcome = api.create(write)
-		case protocol.RegistrationUpdate:
-			ev.Registration, ev.Outcome = api.update(res.Write.Meta, func(s *protocol.Registration) { *s = res.Write })
-		case protocol.RegistrationNone:
-		}
-		n.w.logf("server: %s: %v", what, ev.Outcome)
-		if res.Call != protocol.RegistrationRead && ev.Outcome == protocol.Done {
-			n.w.heard(res.Write)
-		}
-	}, func(known bool) {
-		n.agent.met = n.agent.met || known
-		if !known || ev.Outcome == protocol.Done && !n.sawRegistration(sent, ev.Registration) {
-			ev = protocol.RegistrationEvent{Call: res.Call}
-		}
-		ev.Now = n.now()
-		n.beat(ev)
-	})
-	n.pending[len(n.pending)-1].reg = true
-}
-
 // heard notes that a heartbeat was accepted.
 func (w *world) heard(s protocol.Registration) {
 	b := w.beats[s.Store]
@@ -332,33 +231,4 @@ func (w *world) heard(s protocol.Registration) {
 	}
 	b.at, b.fence = w.now, s.Fence
 	w.beats[s.Store] = b
-}
-
-// accept takes over an accepted heartbeat: disk first.
-func (n *simNode) accept(had int64, next protocol.Registrar) {
-	a := n.agent
-	n.commit(func(d *simDisk) {
-		d.boot, d.term, d.sent, d.fence = next.Self.Boot, next.Term, next.Sent, next.Self.Fence
-		d.history = a.history
-	})
-	if n.w.one(20) && !n.w.calm { // between disk and memory
-		n.crash()
-		panic(processEnd{})
-	}
-	a.registrar, a.heard = next, true
-	a.beatAt = n.w.now + next.BeatEvery()
-	if next.Term == had {
-		return
-	}
-	n.w.logf("%s: is registered in term %d", n.machine, next.Term)
-	n.w.count("term")
-	for _, name := range n.names(func(r protocol.Right) bool { return !r.Serves(next.Term) }) {
-		if r := n.disk.rights[name]; n.w.fault == M45 && r.Phase == protocol.Held && r.Term != 0 {
-			r.Term = next.Term
-			n.disk.rights[name] = r
-		}
-		a.looks[name] = n.w.now
-	}
-	n.listOwn()
-	n.listFormer()
 }

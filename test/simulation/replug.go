@@ -28,5 +28,5 @@ func (n *simNode) double() {
 
 // delPending reports whether a DEL of k has been sent and not been answered.
 func (n *simNode) delPending(k attKey) bool {
-	return n.agent != nil && slices.Contains(n.agent.dels, k)
+	return n.agent != nil && slices.ContainsFunc(n.agent.dels, func(s *sandbox) bool { return s.key() == k })
 }

@@ -57,7 +57,9 @@ func Trace(seed uint64, bug Fault) Outcome {
 func Play(s Schedule, bug Fault) Outcome { return play(&choices{script: s}, s.Acts, bug, false) }
 
 // PlayTrace is [Play], and keeps what happened.
-func PlayTrace(s Schedule, bug Fault) Outcome { return play(&choices{script: s}, s.Acts, bug, true) }
+func PlayTrace(s Schedule, bug Fault) Outcome {
+	return play(&choices{script: s}, s.Acts, bug, true)
+}
 
 func play(c *choices, acts int, bug Fault, tracing bool) Outcome {
 	c.begin()

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"go4.org/netipx"
-
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -24,6 +22,7 @@ type world struct {
 	late  []*simCall // given up by their callers, and still on their way
 	idle  []*coroutine
 	shown map[protocol.Revision]any // objects in the API's words
+	dir   string                    // where their disks are
 	fault Fault                     // the bug that is switched on, if any
 	calm  bool                      // the faults have ended
 	kind  flavour
@@ -44,7 +43,6 @@ type world struct {
 	// all are the pods that there are, or of which something is left.
 	all        []*simPod
 	pods, cids int
-	requests   uint64
 
 	// excused are the UIDs of objects that were taken from under their holder by
 	// a person, or by the controller on the operator's word: until the holder
@@ -85,6 +83,7 @@ func newWorld(c *choices, bug Fault, tracing bool) *world {
 		shown: map[protocol.Revision]any{}, truth: map[protocol.UID]*tenure{}, beats: map[protocol.StoreID]beat{},
 	}
 	w.choose()
+	w.makeDir()
 	if w.kind.foreign {
 		w.moveIn()
 	}
@@ -106,21 +105,19 @@ func newWorld(c *choices, bug Fault, tracing bool) *world {
 	for i := range leaders {
 		w.ctls = append(w.ctls, newSimController(w, fmt.Sprintf("c%d", i)))
 	}
-	starts := w.addressesOf(poolName)
 	for i := range 2 + w.rng.IntN(3) {
 		n := &simNode{machine: fmt.Sprintf("m%d", i), name: protocol.NodeName(fmt.Sprintf("n%d", i)), fence: defaultFence}
 		if w.kind.never {
 			n.fence = 0
 		}
-		n.first = starts[2*i%len(starts)]
 		n.caller = caller{w: w, who: n.machine, deaf: func() bool { return n.cut }}
 		n.host = caller{w: w, who: n.machine + "'s runtime", deaf: func() bool { return n.cut }}
 		if w.kind.twins && i == 1 {
 			n.name = "n0"
 		}
-		n.stale, n.unwritten = w.api.leases.watch(), map[attKey]bool{}
+		n.stale = w.api.leases.watch()
 		n.voided, n.disowned = map[attKey]bool{}, map[attKey]bool{}
-		n.newStore()
+		n.disk = newDisk("")
 		n.boot()
 		n.start()
 		w.nodes = append(w.nodes, n)
@@ -384,12 +381,3 @@ func (w *world) deleteByHand(n *simNode) {
 
 // poolRange is what the pool's blocks are cut from: four of /31 or eight of /32.
 var poolRange = netip.MustParsePrefix("10.0.0.8/29")
-
-// blocksOf returns the pool's blocks of a prefix length.
-func blocksOf(bits int) []netip.Prefix {
-	var all []netip.Prefix
-	for b, _ := poolRange.Addr().Prefix(bits); poolRange.Contains(b.Addr()); b = netip.PrefixFrom(netipx.PrefixLastIP(b).Next(), bits) {
-		all = append(all, b)
-	}
-	return all
-}

@@ -39,6 +39,12 @@ func (d *Memory) PowerCut(kept bool) {
 	d.written = d.synced
 }
 
+// Clone returns another disk that has what this one has.
+func (d *Memory) Clone() *Memory {
+	now := d.last()
+	return &Memory{written: now, synced: now}
+}
+
 // last returns what was written last.
 func (d *Memory) last() image {
 	d.mu.Lock()

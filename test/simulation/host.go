@@ -1,0 +1,69 @@
+package simulation
+
+import (
+	"encoding/json"
+	"net/netip"
+	"slices"
+
+	"github.com/tenure-ipam/tenure/ipam/cniresults"
+	"github.com/tenure-ipam/tenure/ipam/node/agent"
+	"github.com/tenure-ipam/tenure/ipam/node/store"
+)
+
+// simHost is what the agent sees of its host.
+type simHost struct{ n *simNode }
+
+func netnsPath(cid string) string { return "/var/run/netns/" + cid }
+
+// Gone implements [agent.Host].
+func (h simHost) Gone(a store.Attachment) bool {
+	return h.n.w.fault == M31 || !h.n.netnsOf(a.ContainerID)
+}
+
+// There implements [agent.Host].
+func (h simHost) There(netns string) bool {
+	return slices.ContainsFunc(h.n.guests, func(g *guest) bool { return g.netns && netnsPath(g.cid) == netns }) || slices.ContainsFunc(h.n.sandboxes, func(s *sandbox) bool { return s.netns && netnsPath(s.cid) == netns })
+}
+
+// HostLocal implements [agent.Host].
+func (simHost) HostLocal(string, string) ([]agent.HostLocalFile, error) { return nil, nil }
+
+// Netns implements [agent.Host].
+func (h simHost) Netns() (all []store.Netns, _ error) {
+	for _, s := range h.n.sandboxes {
+		if s.netns {
+			all = append(all, store.Netns{Path: netnsPath(s.cid), ID: s.cid})
+		}
+	}
+	for _, g := range h.n.guests {
+		if g.netns {
+			all = append(all, store.Netns{Path: netnsPath(g.cid), ID: g.cid})
+		}
+	}
+	return all, nil
+}
+
+// Cached implements [agent.Host].
+func (h simHost) Cached() (all []cniresults.Entry, _ []*cniresults.FileError, _ error) {
+	for _, s := range h.n.sandboxes {
+		if !s.uses() || s.unwritten {
+			continue
+		}
+		network, config := s.network()
+		e := cniresults.Entry{Network: network, ContainerID: s.cid, IfName: "net1", Netns: netnsPath(s.cid), Args: podArgs(s.pod), Written: h.n.now().Wall}
+		e.IPAM = append(e.IPAM, []byte(config))
+		for _, x := range s.addrs {
+			e.IPs = append(e.IPs, cniresults.IP{Address: netip.PrefixFrom(x, 24)})
+		}
+		all = append(all, e)
+	}
+	for _, g := range h.n.guests {
+		if g.netns && g.cached {
+			all = append(all, cniresults.Entry{
+				Network: oldNetwork, ContainerID: g.cid, IfName: "net1", Netns: netnsPath(g.cid), Args: podArgs(g.pod), Written: h.n.now().Wall,
+				IPAM: []json.RawMessage{json.RawMessage(h.n.w.definition(oldNetwork, false))}, IPs: []cniresults.IP{{Address: netip.PrefixFrom(g.addr, 24)}},
+			})
+		}
+	}
+	return all, nil, nil
+}

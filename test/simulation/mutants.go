@@ -1,0 +1,173 @@
+package simulation
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/tenure-ipam/tenure/test/simulation/mutant"
+)
+
+// A mutation is a deliberate fault as a change to the text of a file of the product: the code
+// that ships has no hook for it. All mutations are built into one program, in which
+// [mutant.On] says which counts.
+type mutation struct {
+	file     string // from the repository's root
+	old, new string // old stands there once
+}
+
+// mutants are the faults that are changes to the product's text.
+var mutants = map[Fault][]mutation{
+	M1:  {step},
+	M2:  memory,
+	M6:  {{"ipam/node/agent/lost.go", "		all = append(all, protocol.FrozenLease(l))\n", "		r := protocol.FrozenLease(l)\n\t\tif mutant.On == \"M6\" {\n\t\t\tr.Phase = protocol.Releasing\n\t\t}\n\t\tall = append(all, r)\n"}},
+	M7:  {{"ipam/node/store/right.go", "return known.right.Serves(term), nil", `return known.right.Serves(term) || mutant.On == "M7" && known.right.Phase == protocol.Frozen, nil`}},
+	M10: append([]mutation{{"ipam/node/agent/cede.go", "if err := space.Bar(x, true); err != nil {\n\t\t\treturn nil, err", "if err := space.Bar(x, mutant.On != \"M10\"); err != nil {\n\t\t\treturn nil, err"}}, memory...),
+	M12: {step, {"ipam/node/agent/takeback.go", "!slices.Contains(r.Grants, x) {", `(mutant.On == "M12" || !slices.Contains(r.Grants, x)) {`}},
+	M19: {{"ipam/node/agent/registration.go", "had := a.registrar.Term\n", "had := a.registrar.Term\n\t\tif mutant.On == \"M19\" && res.Accepted {\n\t\t\tres.Next.Sent = ev.Now\n\t\t}\n"}},
+	M26: {{"ipam/node/agent/uses.go", "if err := a.withheldRight(r); err != nil {\n\t\treturn ev, err // its", "if mutant.On == \"M26\" {\n\t\tev.Outcome = protocol.Done\n\t\treturn ev, nil\n\t}\n\tif err := a.withheldRight(r); err != nil {\n\t\treturn ev, err // its"}},
+	M28: unusedMutants,
+	M30: {{"ipam/node/agent/add.go", "entries, damaged, err := delqueue.OfKey(", "if mutant.On == \"M30\" {\n\t\treturn nil\n\t}\n\tentries, damaged, err := delqueue.OfKey("}},
+	M32: {
+		{"ipam/node/agent/sweep.go", "if !a.host.Gone(att) || !", `if mutant.On != "M32" && !a.host.Gone(att) || !`},
+		{"ipam/node/agent/sweep.go", "out == protocol.Done && !pod.Is(att.Pod.UID)", `out == protocol.Done && (mutant.On == "M32" && pod.UID != att.Pod.UID || !pod.Is(att.Pod.UID))`},
+	},
+	M33: {{"ipam/node/agent/lease_calls.go", "out, why := protocol.Confirmation(r, p, read)\n", "out, why := protocol.Confirmation(r, p, read)\n\tif mutant.On == \"M33\" {\n\t\treturn protocol.Done, nil\n\t}\n"}},
+	M34: {
+		{"ipam/node/agent/lease_calls.go", "	return protocol.Right{Kind: protocol.RightLease, Name: protocol.LeaseName(name, block), LeaseRight", "	if mutant.On == \"M34\" {\n\t\treturn protocol.Right{Kind: protocol.RightLease, Name: fmt.Sprintf(\"%s.%d\", protocol.LeaseName(name, block), p.Generation), LeaseRight: protocol.LeaseRight{Pool: name, PoolUID: p.UID, Block: block}}\n\t}\n\treturn protocol.Right{Kind: protocol.RightLease, Name: protocol.LeaseName(name, block), LeaseRight"},
+		{"ipam/node/store/right.go", "	payload, err := tx.get(&tx.rights, []byte(name))\n	if err != nil || payload == nil { // one", "	if mutant.On == \"M34\" {\n\t\tfor r, err := range tx.Rights() {\n\t\t\tif err != nil || len(r.Name) > len(name) && r.Name[:len(name)+1] == name+\".\" && r.Serves(term) {\n\t\t\t\treturn true, err\n\t\t\t}\n\t\t}\n\t}\n\tpayload, err := tx.get(&tx.rights, []byte(name))\n\tif err != nil || payload == nil { // one"},
+	},
+	M35: {
+		{"ipam/node/agent/reserve.go", "size, known.Pressure)", `size, func() allocator.Pressure {
+			if mutant.On == "M35" {
+				return allocator.PressureLow
+			}
+			return known.Pressure
+		}())`},
+		{"ipam/node/agent/maintain.go", "	p := a.pools[name]\n	if p == nil {\n		return false\n	}\n	known, absent, _ := p.now()\n	return absent", "	p := a.pools[name]\n	if p == nil || mutant.On == \"M35\" {\n\t\treturn false\n\t}\n\tknown, absent, _ := p.now()\n\treturn absent"},
+	},
+	M40: {step, {"ipam/node/agent/restored.go", "	case !behind:\n", "	case !behind || mutant.On == \"M40\":\n"}},
+	M41: {{"allocator/space.go", "		b.free(off, h.seq)\n", "		b.free(off, h.seq)\n\t\tif mutant.On == \"M41\" {\n\t\t\tb.set(mapBarred, off)\n\t\t}\n"}},
+	M42: {{"ipam/node/agent/sweep.go", "	all, err := a.attachments()\n", "	all, err := a.attachments()\n\tif mutant.On == \"M42\" {\n\t\treturn\n\t}\n"}},
+	M45: {{"ipam/protocol/right.go", "func (r Right) Serves(term int64) bool { return", `func (r Right) Serves(term int64) bool { return mutant.On == "M45" && r.Phase == Held && r.Term != 0 ||`}},
+	M47: {{"ipam/node/agent/uses.go", "		e.Other = &other\n", "		if e.Other = &other; mutant.On == \"M47\" && other.Use != nil && other.Use.Pod.Owner.UID == e.Own.Pod.Owner.UID {\n\t\t\te.Other = nil\n\t\t}\n"}},
+	M48: {{"ipam/node/agent/lost.go", "i < 0 || reg.Former[i].Machine", `i < 0 || mutant.On != "M48" && reg.Former[i].Machine`}},
+	M49: append([]mutation{{"ipam/node/agent/lost.go", "	if l.Boot != a.cfg.Boot {\n		return \"\", nil\n", "	if l.Boot != a.cfg.Boot || mutant.On == \"M49\" {\n\t\treturn \"\", nil\n"}}, unusedMutants...),
+	M52: memory,
+	M57: {{"ipam/node/agent/handler.go", "&& a.host.Gone(att) {\n				garbage", "&& (mutant.On == \"M57\" || a.host.Gone(att)) {\n\t\t\t\tgarbage"}},
+	M64: {{"ipam/node/sched/locks.go", "	close(line[0])\n", "	if mutant.On != \"M64\" || len(line) == 1 {\n\t\tclose(line[0])\n\t}\n"}},
+	M65: {{"ipam/node/agent/cede.go", "within == nil && !whole &&", `(within == nil || mutant.On == "M65") && !whole &&`}},
+}
+
+// step has the faults of mutatedStep.
+var step = mutation{"ipam/protocol/step.go", "func Step(r Right, self Self, ev Event) Result {\n", "func Step(r Right, self Self, ev Event) Result {\n\tif res, ok := mutatedStep(&r, self, ev); ok {\n\t\treturn res\n\t}\n"}
+
+// memory has what a step leads to in memory alone, of M2, M10 and M52.
+var memory = []mutation{
+	{"ipam/node/agent/agent.go", "	requests  requests\n", "	requests  requests\n\tinMemory  map[string]protocol.Right\n"},
+	{"ipam/node/agent/rights.go", "		ev, err := begin(tx, self, was)\n", "		if m, ok := a.inMemory[fresh.Name]; ok {\n\t\t\twas = m\n\t\t\tdelete(a.inMemory, fresh.Name)\n\t\t}\n\t\tev, err := begin(tx, self, was)\n"},
+	{"ipam/node/agent/rights.go", "		res = protocol.Step(was, self, ev)\n		err = a.record(", `		res = protocol.Step(was, self, ev)
+		if mutant.On == "M2" && ev.Kind == protocol.EventLetGo && was.Phase == protocol.Held || mutant.On == "M10" && ev.Kind == protocol.EventCede || mutant.On == "M52" && !known && res.Call == protocol.CallCreate {
+			if a.inMemory == nil {
+				a.inMemory = map[string]protocol.Right{}
+			}
+			a.inMemory[fresh.Name] = res.Next
+			return nil
+		}
+		err = a.record(`},
+}
+
+// unusedMutants let go of what something rests on, of M28 and M49.
+var unusedMutants = []mutation{{"ipam/node/agent/rights.go", "func unused(tx *store.Tx, r protocol.Right) error {\n", `func unused(tx *store.Tx, r protocol.Right) error {
+	if mutant.On == "M28" && r.Kind == protocol.RightUse || mutant.On == "M49" && r.Store != "" && r.Kind != protocol.RightLease {
+		return nil
+	}
+`}}
+
+// mutatedStep is a file that the overlay adds to ipam/protocol.
+const mutatedStep = `package protocol
+
+import "github.com/tenure-ipam/tenure/test/simulation/mutant"
+
+func mutatedStep(r *Right, self Self, ev Event) (Result, bool) {
+	read := ev.Kind == EventAnswer && ev.Call == CallRead
+	switch {
+	case mutant.On == "M1" && r.Phase == Releasing && r.UID != "" && ev.Kind == EventWant && self.Term != 0:
+		return Result{Next: *r, Call: CallRead}, true
+	case mutant.On == "M1" && r.Phase == Releasing && read && ev.Outcome == Done &&
+		ev.Object.Store == self.Store && ev.Object.Term == self.Term && self.Term != 0:
+		r.Phase, r.Term = Held, self.Term
+		r.UID, r.Revision = ev.Object.UID, ev.Object.Revision
+		return Result{Next: *r, Verdict: VerdictServes}, true
+	case mutant.On == "M12" && ev.Kind == EventTakeBack:
+		r.Grants = nil
+	case mutant.On == "M40" && r.Phase == Held && read && ev.Outcome == NotFound:
+		return Result{Next: *r, Verdict: VerdictServes}, true
+	}
+	return Result{}, false
+}
+`
+
+// WriteOverlay writes, into dir, the files of the repository at root with all mutations, and
+// returns the path of what go build's -overlay takes.
+func WriteOverlay(root, dir string) (path string, err error) {
+	texts := map[string]string{
+		"ipam/protocol/mutated.go":         mutatedStep,
+		"test/simulation/mutant/mutant.go": "package mutant\n\nconst Built = true\n\nvar On string\n",
+	}
+	done := map[mutation]bool{}
+	for fault, all := range mutants {
+		for _, m := range all {
+			if done[m] {
+				continue
+			}
+			done[m] = true
+			text, ok := texts[m.file]
+			if !ok {
+				raw, err := os.ReadFile(filepath.Join(root, m.file))
+				if err != nil {
+					return "", err
+				}
+				text = string(raw)
+			}
+			if n := strings.Count(text, m.old); n != 1 {
+				return "", fmt.Errorf("mutant %s: %s has its text %d times, want once:\n%s", fault, m.file, n, m.old)
+			}
+			if text = strings.Replace(text, m.old, m.new, 1); strings.Contains(m.new, "mutant.On") && !strings.Contains(text, importMutant) {
+				text = strings.Replace(text, "import (\n", "import (\n"+importMutant, 1)
+			}
+			texts[m.file] = text
+		}
+	}
+	replace := map[string]string{}
+	for file, text := range texts {
+		to := filepath.Join(dir, strings.ReplaceAll(file, "/", "_"))
+		if err := os.WriteFile(to, []byte(text), 0o600); err != nil {
+			return "", err
+		}
+		replace[filepath.Join(root, file)] = to
+	}
+	raw, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	path = filepath.Join(dir, "overlay.json")
+	return path, os.WriteFile(path, raw, 0o600)
+}
+
+// importMutant is the import of package mutant, among others.
+const importMutant = "\t\"github.com/tenure-ipam/tenure/test/simulation/mutant\"\n"
+
+// IsMutant reports whether a fault is a mutant, which a program must be built with.
+func (f Fault) IsMutant() bool { return mutants[f] != nil }
+
+// SwitchOn has a mutant run. Call it before anything runs.
+func SwitchOn(f Fault) error {
+	if f.IsMutant() && !mutant.Built {
+		return fmt.Errorf("fault %s is a change to the product's text, and this program was built without: make simulate FAULT=%s", f, f)
+	}
+	mutant.On = string(f)
+	return nil
+}
