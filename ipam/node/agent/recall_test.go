@@ -142,6 +142,7 @@ func TestRecallOfWhatAnEditAdds(t *testing.T) {
 func TestNoLeaseBeforeTheRegistrationIsSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, p := newRegisteredAgent(t, &deafLeases{}, shutPools{})
+		a.registrar.Seen.UID = "" // as after a start
 		r := leaseRight(p.known.Pool, netip.MustParsePrefix("10.0.0.4/30"))
 		pool := p.known.Pool.Pool
 		pool.Open, pool.Edited, pool.Bits4 = true, false, 30
