@@ -1,9 +1,6 @@
 package store
 
 import (
-	"bufio"
-	"bytes"
-	"encoding/json"
 	"errors"
 	"net/netip"
 	"path/filepath"
@@ -140,60 +137,3 @@ func TestCheck(t *testing.T) {
 		})
 	}
 }
-
-func TestExport(t *testing.T) {
-	s := newStore(t, Options{})
-	fillStore(t, s, 0, 3)
-	seen := protocol.History{Registrations: 3, Registration: "u"}
-	update(t, s, func(tx *Tx) error {
-		return errors.Join(tx.PutPool("vlan-prod", []byte(`{"a":1}`)), tx.PutIdentity(Identity{Node: "n1"}), tx.PutHistory(seen))
-	})
-	var out bytes.Buffer
-	if err := s.Export(&out); err != nil {
-		t.Fatal(err)
-	}
-	want := read(t, s)
-	kinds := map[string]int{}
-	for sc := bufio.NewScanner(&out); sc.Scan(); {
-		var l line
-		if err := json.Unmarshal(sc.Bytes(), &l); err != nil {
-			t.Fatalf("line %s: %v", sc.Bytes(), err)
-		}
-		kinds[l.Kind]++
-		switch l.Kind {
-		case "attachment":
-			if d := diff(want.Attachments[l.Attachment.Key.String()], *l.Attachment); d != "" {
-				t.Errorf("attachment (-want +got):\n%s", d)
-			}
-		case "right":
-			if d := diff(want.Rights[l.Right.Name], *l.Right); d != "" {
-				t.Errorf("right (-want +got):\n%s", d)
-			}
-		case "identity":
-			if d := diff(want.Identity, *l.Identity); d != "" {
-				t.Errorf("identity (-want +got):\n%s", d)
-			}
-		case "history":
-			if d := diff(seen, *l.History); d != "" {
-				t.Errorf("history (-want +got):\n%s", d)
-			}
-		case "entry":
-			if got := want.Tables[l.Pool][string(l.Key)]; got != string(l.Value) {
-				t.Errorf("entry %x of %s = %x; want %x", l.Key, l.Pool, l.Value, got)
-			}
-		}
-	}
-	wantKinds := map[string]int{"store": 1, "identity": 1, "history": 1, "right": 1, "attachment": 3, "pool": 1, "entry": len(want.Tables["vlan-prod"])}
-	if d := diff(wantKinds, kinds); d != "" {
-		t.Errorf("lines (-want +got):\n%s", d)
-	}
-	if err := s.Export(failingWriter{}); !errors.Is(err, errWriter) {
-		t.Errorf("Export to a writer that fails = %v; want its error", err)
-	}
-}
-
-type failingWriter struct{}
-
-var errWriter = errors.New("the pipe is closed")
-
-func (failingWriter) Write([]byte) (int, error) { return 0, errWriter }

@@ -426,7 +426,6 @@ func TestDamagedWhileOpen(t *testing.T) {
 			"View that keeps the error": s.View(func(tx *Tx) error { _, _, _ = tx.Attachment(a.Key); return nil }),
 			"Update":                    s.Update(t.Context(), func(tx *Tx) error { return tx.DeleteAttachment(a.Key) }),
 			"Check":                     s.Check(),
-			"Export":                    s.Export(&bytes.Buffer{}),
 		}
 		for name, err := range calls {
 			if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), s.Path()) {

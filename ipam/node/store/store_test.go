@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -353,7 +352,6 @@ func TestClosed(t *testing.T) {
 		"Update": s.Update(t.Context(), func(*Tx) error { return nil }),
 		"View":   s.View(func(*Tx) error { return nil }),
 		"Check":  s.Check(),
-		"Export": s.Export(os.Stderr),
 	}
 	for name, err := range calls {
 		if !errors.Is(err, ErrClosed) || !strings.Contains(err.Error(), s.Path()) {
