@@ -92,14 +92,15 @@ func (l *Looker) withdraw(at place, ask grants.Ask) {
 // that was never open no node can have given anything, whatever it says.
 func (t *look) take(p *pool, b foreign.Bar, answer grants.Answer) {
 	bad := answer.Problem
-	switch holder := t.holder(p.Name, bad.Lease); {
+	switch lease := t.lease(p.Name, bad.Lease); {
 	case len(answer.Granted) > 0:
 		return
 	case bad.Reason == grants.Taken && p.Kept[b.Addr].UID != "" && p.Kept[b.Addr] != b.To:
 		// a pod that is gone had it: it comes free in a moment
-	case p.Fresh && holder != "":
-		// No node can have given it: who has leased it before the pool was open gives it back.
-	case bad.Reason == grants.Taken, bad.Reason == grants.Unassignable, bad.Reason == grants.Silent && !t.facts.Lives(holder, p.Name):
+	case p.Fresh && bad.Lease != "" && (!lease.Holder.Cluster || lease.PoolUID != p.Object.UID):
+		// No node can have given it: who has leased it before the pool was open gives it back, also
+		// where the look has not read that lease. One of an earlier pool goes before this opens.
+	case bad.Reason == grants.Taken, bad.Reason == grants.Unassignable, bad.Reason == grants.Silent && !t.facts.Lives(lease.Holder.Node, p.Name):
 		p.conflicts = append(p.conflicts, foreign.Conflict{Pool: p.Name, Addr: b.Addr, Owners: []string{foreign.Who(b.To), "somebody else: " + bad.Message}})
 		return
 	}
@@ -112,13 +113,13 @@ func (t *look) take(p *pool, b foreign.Bar, answer grants.Answer) {
 	}
 }
 
-// holder returns the node that holds a lease of a pool, as the look has read it.
-func (t *look) holder(of protocol.PoolName, lease string) protocol.NodeName {
+// lease returns the lease of that name, as the look has read it; the zero one if it has not.
+func (t *look) lease(of protocol.PoolName, name string) (found protocol.Lease) {
 	all := t.facts.Leases[of]
-	if i := slices.IndexFunc(all, func(l protocol.Lease) bool { return l.Name == lease }); i >= 0 && lease != "" {
-		return all[i].Holder.Node
+	if i := slices.IndexFunc(all, func(l protocol.Lease) bool { return l.Name == name }); i >= 0 && name != "" {
+		found = all[i]
 	}
-	return ""
+	return found
 }
 
 // sortedPlaces returns the keys of a map, by pool and address.

@@ -558,7 +558,8 @@ func TestFreesOnlyWhatWasAskedFor(t *testing.T) {
 }
 
 // What can never be kept, what somebody else has, and what lies in the block of a dead node, is
-// said and not waited for. A block of a node that lives is waited for.
+// said and not waited for. A block of a node that lives is waited for, and of a pool that was never
+// open every lease but the cluster's own of that pool.
 func TestWaitsForNothingThatDoesNotCome(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -574,6 +575,9 @@ func TestWaitsForNothingThatDoesNotCome(t *testing.T) {
 		{"it is being asked for", grants.NoProblem, "", foreign.StageGrants, false},
 		{"a node says that it is in use, of a pool that was never open", grants.Taken, "of-n1", foreign.StageGrants, false},
 		{"it is in the block of a dead node, of a pool that was never open", grants.Silent, "of-n2", foreign.StageGrants, false},
+		{"it is in a block of the cluster's, of a pool that was never open", grants.Taken, "of-cluster", foreign.StageClear, true},
+		{"it is in a block of an earlier pool, of a pool that was never open", grants.Taken, "of-earlier", foreign.StageGrants, false},
+		{"it is in a block that was leased since, of a pool that was never open", grants.Taken, "of-later", foreign.StageGrants, false},
 	} {
 		c := newCluster()
 		o := lan()
@@ -582,7 +586,10 @@ func TestWaitsForNothingThatDoesNotCome(t *testing.T) {
 		}
 		c.pools, c.pods = []v1alpha1.IPPool{o}, []*corev1.Pod{showing("p", "10.0.1.2")}
 		for _, n := range []protocol.NodeName{"n1", "n2"} {
-			c.leases = append(c.leases, protocol.Lease{Meta: protocol.Meta{Name: "of-" + string(n)}, Holder: protocol.Holder{Node: n}, Block: netip.MustParsePrefix("10.0.9.0/28")})
+			c.leases = append(c.leases, protocol.Lease{Meta: protocol.Meta{Name: "of-" + string(n)}, PoolUID: "p1", Holder: protocol.Holder{Node: n}, Block: netip.MustParsePrefix("10.0.9.0/28")})
+		}
+		for name, uid := range map[string]protocol.UID{"of-cluster": "p1", "of-earlier": "p0"} {
+			c.leases = append(c.leases, protocol.Lease{Meta: protocol.Meta{Name: name}, PoolUID: uid, Holder: protocol.Holder{Cluster: true}, Block: netip.MustParsePrefix("10.0.8.0/28")})
 		}
 		c.answer = func(look protocol.Look) protocol.Report {
 			return protocol.Report{ID: look.ID, Running: []protocol.UID{"p"}}
