@@ -147,6 +147,14 @@ func (b *Book) pool(name protocol.PoolName) *pool {
 	return p
 }
 
+// forgetUnseen forgets a pool of which nothing but its name was ever seen, once nobody needs that:
+// any name can be made up.
+func (b *Book) forgetUnseen(p *pool) {
+	if p.state.Revision == "" && p.state.UID == "" && len(p.leases)+len(p.waiting) == 0 && b.pools[p.name] == p {
+		delete(b.pools, p.name)
+	}
+}
+
 // SetPool tells what was seen of a pool. It reports whether that is news.
 func (b *Book) SetPool(s PoolState) bool {
 	p := b.pool(protocol.PoolName(s.Name))

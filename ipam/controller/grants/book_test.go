@@ -313,3 +313,27 @@ func TestObstaclesAreOfOneAddress(t *testing.T) {
 		t.Errorf("10.0.0.5 is hindered: %v, 10.1.0.5: %v; want the first alone", a != nil, b != nil)
 	}
 }
+
+// Who asks for addresses of pools that are not there, or makes leases of such, leaves nothing in
+// the book once he has gone: any name can be made up.
+func TestForgetsPoolsThatWereNeverThere(t *testing.T) {
+	b := NewBook(time.Now)
+	b.Ask(ask("a", "made-up"), never)
+	b.plan(b.take(1, time.Now()), nil, time.Now())
+	if b.pools["made-up"] == nil {
+		t.Error("nobody waits for the pool")
+	}
+	b.Withdraw("u-a")
+	block := netip.MustParsePrefix("10.0.0.0/28")
+	l := protocol.Lease{Meta: protocol.Meta{Name: protocol.LeaseName("too", block), UID: "l", Revision: "1"}, Pool: "too", Block: block}
+	b.Observe(l, 0)
+	b.take(1, time.Now())
+	if b.pools["too"] == nil {
+		t.Error("the lease is not known")
+	}
+	b.Forget(l.Name, l.UID)
+	b.take(1, time.Now())
+	if len(b.pools) > 0 {
+		t.Errorf("pools are left: %d", len(b.pools))
+	}
+}

@@ -188,7 +188,10 @@ func (b *Book) park(w *waiter) {
 
 func (b *Book) unpark(w *waiter) {
 	for _, src := range w.ask.From {
-		delete(b.pool(src.Pool).waiting, w)
+		if p := b.pools[src.Pool]; p != nil {
+			delete(p.waiting, w)
+			b.forgetUnseen(p)
+		}
 	}
 }
 
@@ -239,6 +242,7 @@ func (b *Book) take(n int, now time.Time) []*waiter {
 			b.unpark(w)
 			b.makeReady(w)
 		}
+		b.forgetUnseen(p)
 	}
 	b.woken = b.woken[:0]
 	var front []*waiter
