@@ -22,6 +22,9 @@ type queue struct {
 	// settled are the asks that were granted and have not been answered.
 	settled map[protocol.UID]arrival
 	last    uint64 // sequence number of the youngest ask
+	// turn is that of the youngest ask when asks were last tried again, while not all that were
+	// ready then have had their turn; 0 if they have.
+	turn uint64
 }
 
 // arrival says that an ask came with that stamp, and when, in the Book's count.
@@ -227,7 +230,9 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// take removes up to n asks that are ready from the queue's front.
+// take removes up to n asks that are ready from the queue's front. Those that wait for a pool that
+// has changed are tried again once all that were ready at the last time have had their turn: else
+// older ones, if they are many, would be tried for ever, and no younger one.
 func (b *Book) take(n int, now time.Time) []*waiter {
 	b.queue.delayed = slices.DeleteFunc(b.queue.delayed, func(w *waiter) bool {
 		if now.Before(w.retry) {
@@ -236,6 +241,26 @@ func (b *Book) take(n int, now time.Time) []*waiter {
 		b.makeReady(w)
 		return true
 	})
+	if q := &b.queue; q.ready.Len() == 0 || q.ready[0].seq > q.turn {
+		b.rouse()
+		q.turn = q.last
+	}
+	var front []*waiter
+	for len(front) < n && b.queue.ready.Len() > 0 {
+		w := heap.Pop(&b.queue.ready).(*waiter)
+		w.ready = false
+		if !w.gone {
+			front = append(front, w)
+		}
+	}
+	if b.queue.ready.Len() == 0 {
+		b.queue.turn = 0
+	}
+	return front
+}
+
+// rouse has what waits for pools that have changed tried again.
+func (b *Book) rouse() {
 	for _, p := range b.woken {
 		p.woken = false
 		for w := range p.waiting {
@@ -245,15 +270,6 @@ func (b *Book) take(n int, now time.Time) []*waiter {
 		b.forgetUnseen(p)
 	}
 	b.woken = b.woken[:0]
-	var front []*waiter
-	for len(front) < n && b.queue.ready.Len() > 0 {
-		w := heap.Pop(&b.queue.ready).(*waiter)
-		w.ready = false
-		if !w.gone {
-			front = append(front, w)
-		}
-	}
-	return front
 }
 
 // pending reports whether a round would find an ask to work on.

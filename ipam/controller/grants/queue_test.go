@@ -3,6 +3,7 @@ package grants
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -186,4 +187,23 @@ func TestAskOfAnEarlierClaim(t *testing.T) {
 	if len(b.queue.byName) > 0 || len(b.queue.asks) > 0 {
 		t.Errorf("%v and %v are left", b.queue.byName, b.queue.asks)
 	}
+}
+
+// However many asks wait in vain, and however often they are tried again, each has its turn.
+func TestEachAskHasItsTurn(t *testing.T) {
+	b := NewBook(time.Now)
+	for i := range 50 {
+		b.Ask(ask(strconv.Itoa(i), "lan"), never)
+	}
+	b.Ask(ask("last", "lan"), never)
+	for range 20 {
+		for _, w := range b.take(10, time.Now()) {
+			if w.ask.To.Name == "last" {
+				return
+			}
+			b.park(w)
+		}
+		b.wake(b.pool("lan"))
+	}
+	t.Error("the last ask is never tried")
 }
