@@ -2,6 +2,7 @@ package security_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
@@ -130,6 +131,12 @@ func TestStolenAgentCredentials(t *testing.T) {
 		{"say of a former agent what nobody asks", func() error {
 			return reg(`{metadata: {annotations: {tenure.dev/former: '[{"store":"s","term":1,"host":"h"}]'}}}`)
 		}, "writes lists into"},
+		{"write a number of a former agent that JSON does not know", func() error {
+			return reg(`{metadata: {annotations: {tenure.dev/former: '[{"store":"s","term":01}]'}}}`)
+		}, "writes lists into"},
+		{"have the controller look at thousands of former agents", func() error {
+			return reg(`{metadata: {annotations: {tenure.dev/former: '[` + strings.Repeat(`{"ended":true},`, 3000) + `{"term":1}]'}}}`)
+		}, "names 64 former agents at most"},
 		{"garble what is recalled", func() error { return reg(`{metadata: {annotations: {tenure.dev/recalls: "{}"}}}`) }, "writes lists into"},
 		{"lower its term, so that what it held is not of it", func() error { return reg(`{spec: {leaseTransitions: 0}}`) }, "does not lower its term"},
 		{"have no term", func() error { return reg(`{spec: {leaseTransitions: null}}`) }, "does not lower its term"},
