@@ -2,6 +2,7 @@ package grants
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -223,6 +224,7 @@ func (b *Book) endAnswered(rec *recall) {
 		if l.asked.within == nil {
 			l.asked.within = map[string]resting{}
 		}
+		maps.DeleteFunc(l.asked.within, func(_ string, part resting) bool { return now.Sub(part.again) >= restMost })
 		n := l.asked.within[view].inVain
 		l.asked.within[view] = resting{after(n), n + 1}
 	}

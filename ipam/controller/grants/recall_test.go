@@ -507,3 +507,23 @@ func TestSpentPool(t *testing.T) {
 	d = newDrying(t, "10.0.0.0/26")
 	d.round("where blocks are left", 30)
 }
+
+// What is known of recalls of a part alone is forgotten with time: the parts are for nodes to say.
+func TestForgetsPartsThatWereRecalled(t *testing.T) {
+	now := time.Now()
+	b := NewBook(func() time.Time { return now })
+	l := &lease{Lease: protocol.Lease{Block: netip.MustParsePrefix("10.0.0.0/24"), Holder: protocol.Holder{Node: "n1"}}}
+	for i := range 100 {
+		var part netipx.IPSetBuilder
+		part.AddRange(netipx.IPRangeFrom(netip.MustParseAddr("10.0.0.0"), netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})))
+		set, err := part.IPSet()
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.endAnswered(b.recall(&round{now: now}, b.pool("lan"), l, allocator.NewView(set)))
+		now = now.Add(restMost)
+	}
+	if n := len(l.asked.within); n > 3 {
+		t.Errorf("what is known of parts: %d", n)
+	}
+}
