@@ -57,6 +57,10 @@ type registrant struct {
 	recalls       map[string]recalled // by lease
 }
 
+// recallsMax bounds the leases of a node of whose recalls the last is remembered: between two beats
+// a stolen credential can write any number of recalls. A registration has room for some 2,000.
+const recallsMax = 16384
+
 // recalled is the last recall of a lease, and when it was first seen.
 type recalled struct {
 	id    string
@@ -117,7 +121,7 @@ func (l *registrations) record(reg protocol.Registration, now time.Time) (news b
 		o.recalls = was.recalls
 	}
 	for _, r := range reg.Recalls {
-		if o.recalls[r.Lease].id != r.ID {
+		if was, known := o.recalls[r.Lease]; was.id != r.ID && (known || len(o.recalls) < recallsMax) {
 			o.recalls[r.Lease] = recalled{r.ID, now}
 		}
 	}
