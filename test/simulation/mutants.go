@@ -20,24 +20,62 @@ type mutation struct {
 
 // mutants are the faults that are changes to the product's text.
 var mutants = map[Fault][]mutation{
-	M1:  {step},
-	M2:  memory,
-	M6:  {{"ipam/node/agent/lost.go", "		all = append(all, protocol.FrozenLease(l))\n", "		r := protocol.FrozenLease(l)\n\t\tif mutant.On == \"M6\" {\n\t\t\tr.Phase = protocol.Releasing\n\t\t}\n\t\tall = append(all, r)\n"}},
-	M7:  {{"ipam/node/store/right.go", "return known.right.Serves(term), nil", `return known.right.Serves(term) || mutant.On == "M7" && known.right.Phase == protocol.Frozen, nil`}},
-	M10: append([]mutation{{"ipam/node/agent/cede.go", "if err := space.Bar(x, true); err != nil {\n\t\t\treturn nil, err", "if err := space.Bar(x, mutant.On != \"M10\"); err != nil {\n\t\t\treturn nil, err"}}, memory...),
+	M1: {step},
+	M2: memory,
+	M6: {{"ipam/node/agent/lost.go", `		all = append(all, protocol.FrozenLease(l))
+`, `		r := protocol.FrozenLease(l)
+		if mutant.On == "M6" {
+			r.Phase = protocol.Releasing
+		}
+		all = append(all, r)
+`}},
+	M7: {{"ipam/node/store/right.go", "return known.right.Serves(term), nil", `return known.right.Serves(term) || mutant.On == "M7" && known.right.Phase == protocol.Frozen, nil`}},
+	M10: append([]mutation{{"ipam/node/agent/cede.go", `if err := space.Bar(x, true); err != nil {
+			return nil, err`, `if err := space.Bar(x, mutant.On != "M10"); err != nil {
+			return nil, err`}}, memory...),
 	M12: {step, {"ipam/node/agent/takeback.go", "!slices.Contains(r.Grants, x) {", `(mutant.On == "M12" || !slices.Contains(r.Grants, x)) {`}},
-	M19: {{"ipam/node/agent/registration.go", "had := a.registrar.Term\n", "had := a.registrar.Term\n\t\tif mutant.On == \"M19\" && res.Accepted {\n\t\t\tres.Next.Sent = ev.Now\n\t\t}\n"}},
-	M26: {{"ipam/node/agent/uses.go", "if err := a.withheldRight(r); err != nil {\n\t\treturn ev, err // its", "if mutant.On == \"M26\" {\n\t\tev.Outcome = protocol.Done\n\t\treturn ev, nil\n\t}\n\tif err := a.withheldRight(r); err != nil {\n\t\treturn ev, err // its"}},
+	M19: {{"ipam/node/agent/registration.go", "had := a.registrar.Term\n", `had := a.registrar.Term
+		if mutant.On == "M19" && res.Accepted {
+			res.Next.Sent = ev.Now
+		}
+`}},
+	M26: {{"ipam/node/agent/uses.go", `if err := a.withheldRight(r); err != nil {
+		return ev, err // its`, `if mutant.On == "M26" {
+		ev.Outcome = protocol.Done
+		return ev, nil
+	}
+	if err := a.withheldRight(r); err != nil {
+		return ev, err // its`}},
 	M28: unusedMutants,
-	M30: {{"ipam/node/agent/add.go", "entries, damaged, err := delqueue.OfKey(", "if mutant.On == \"M30\" {\n\t\treturn nil\n\t}\n\tentries, damaged, err := delqueue.OfKey("}},
+	M30: {{"ipam/node/agent/add.go", "entries, damaged, err := delqueue.OfKey(", `if mutant.On == "M30" {
+		return nil
+	}
+	entries, damaged, err := delqueue.OfKey(`}},
 	M32: {
 		{"ipam/node/agent/sweep.go", "if !a.host.Gone(att) || !", `if mutant.On != "M32" && !a.host.Gone(att) || !`},
 		{"ipam/node/agent/sweep.go", "out == protocol.Done && !pod.Is(att.Pod.UID)", `out == protocol.Done && (mutant.On == "M32" && pod.UID != att.Pod.UID || !pod.Is(att.Pod.UID))`},
 	},
-	M33: {{"ipam/node/agent/lease_calls.go", "out, why := protocol.Confirmation(r, p, read)\n", "out, why := protocol.Confirmation(r, p, read)\n\tif mutant.On == \"M33\" {\n\t\treturn protocol.Done, nil\n\t}\n"}},
+	M33: {{"ipam/node/agent/lease_calls.go", `out, why := protocol.Confirmation(r, p, read)
+`, `out, why := protocol.Confirmation(r, p, read)
+	if mutant.On == "M33" {
+		return protocol.Done, nil
+	}
+`}},
 	M34: {
-		{"ipam/node/agent/lease_calls.go", "	return protocol.Right{Kind: protocol.RightLease, Name: protocol.LeaseName(name, block), LeaseRight", "	if mutant.On == \"M34\" {\n\t\treturn protocol.Right{Kind: protocol.RightLease, Name: fmt.Sprintf(\"%s.%d\", protocol.LeaseName(name, block), p.Generation), LeaseRight: protocol.LeaseRight{Pool: name, PoolUID: p.UID, Block: block}}\n\t}\n\treturn protocol.Right{Kind: protocol.RightLease, Name: protocol.LeaseName(name, block), LeaseRight"},
-		{"ipam/node/store/right.go", "	payload, err := tx.get(&tx.rights, []byte(name))\n	if err != nil || payload == nil { // one", "	if mutant.On == \"M34\" {\n\t\tfor r, err := range tx.Rights() {\n\t\t\tif err != nil || len(r.Name) > len(name) && r.Name[:len(name)+1] == name+\".\" && r.Serves(term) {\n\t\t\t\treturn true, err\n\t\t\t}\n\t\t}\n\t}\n\tpayload, err := tx.get(&tx.rights, []byte(name))\n\tif err != nil || payload == nil { // one"},
+		{"ipam/node/agent/lease_calls.go", "	return protocol.Right{Kind: protocol.RightLease, Name: protocol.LeaseName(name, block), LeaseRight", `	if mutant.On == "M34" {
+		return protocol.Right{Kind: protocol.RightLease, Name: fmt.Sprintf("%s.%d", protocol.LeaseName(name, block), p.Generation), LeaseRight: protocol.LeaseRight{Pool: name, PoolUID: p.UID, Block: block}}
+	}
+	return protocol.Right{Kind: protocol.RightLease, Name: protocol.LeaseName(name, block), LeaseRight`},
+		{"ipam/node/store/right.go", `	payload, err := tx.get(&tx.rights, []byte(name))
+	if err != nil || payload == nil { // one`, `	if mutant.On == "M34" {
+		for r, err := range tx.Rights() {
+			if err != nil || len(r.Name) > len(name) && r.Name[:len(name)+1] == name+"." && r.Serves(term) {
+				return true, err
+			}
+		}
+	}
+	payload, err := tx.get(&tx.rights, []byte(name))
+	if err != nil || payload == nil { // one`},
 	},
 	M35: {
 		{"ipam/node/agent/reserve.go", "size, known.Pressure)", `size, func() allocator.Pressure {
@@ -46,29 +84,72 @@ var mutants = map[Fault][]mutation{
 			}
 			return known.Pressure
 		}())`},
-		{"ipam/node/agent/maintain.go", "	p := a.pools[name]\n	if p == nil {\n		return false\n	}\n	known, absent, _ := p.now()\n	return absent", "	p := a.pools[name]\n	if p == nil || mutant.On == \"M35\" {\n\t\treturn false\n\t}\n\tknown, absent, _ := p.now()\n\treturn absent"},
+		{"ipam/node/agent/maintain.go", `	p := a.pools[name]
+	if p == nil {
+		return false
+	}
+	known, absent, _ := p.now()
+	return absent`, `	p := a.pools[name]
+	if p == nil || mutant.On == "M35" {
+		return false
+	}
+	known, absent, _ := p.now()
+	return absent`},
 	},
-	M40: {step, {"ipam/node/agent/restored.go", "	case !behind:\n", "	case !behind || mutant.On == \"M40\":\n"}},
-	M41: {{"allocator/space.go", "		b.free(off, h.seq)\n", "		b.free(off, h.seq)\n\t\tif mutant.On == \"M41\" {\n\t\t\tb.set(mapBarred, off)\n\t\t}\n"}},
-	M42: {{"ipam/node/agent/sweep.go", "	all, err := a.attachments()\n", "	all, err := a.attachments()\n\tif mutant.On == \"M42\" {\n\t\treturn\n\t}\n"}},
+	M40: {step, {"ipam/node/agent/restored.go", "	case !behind:\n", `	case !behind || mutant.On == "M40":
+`}},
+	M41: {{"allocator/space.go", "		b.free(off, h.seq)\n", `		b.free(off, h.seq)
+		if mutant.On == "M41" {
+			b.set(mapBarred, off)
+		}
+`}},
+	M42: {{"ipam/node/agent/sweep.go", "	all, err := a.attachments()\n", `	all, err := a.attachments()
+	if mutant.On == "M42" {
+		return
+	}
+`}},
 	M45: {{"ipam/protocol/right.go", "func (r Right) Serves(term int64) bool { return", `func (r Right) Serves(term int64) bool { return mutant.On == "M45" && r.Phase == Held && r.Term != 0 ||`}},
-	M47: {{"ipam/node/agent/uses.go", "		e.Other = &other\n", "		if e.Other = &other; mutant.On == \"M47\" && other.Use != nil && other.Use.Pod.Owner.UID == e.Own.Pod.Owner.UID {\n\t\t\te.Other = nil\n\t\t}\n"}},
+	M47: {{"ipam/node/agent/uses.go", "		e.Other = &other\n", `		if e.Other = &other; mutant.On == "M47" && other.Use != nil && other.Use.Pod.Owner.UID == e.Own.Pod.Owner.UID {
+			e.Other = nil
+		}
+`}},
 	M48: {{"ipam/node/agent/lost.go", "i < 0 || reg.Former[i].Machine", `i < 0 || mutant.On != "M48" && reg.Former[i].Machine`}},
-	M49: append([]mutation{{"ipam/node/agent/lost.go", "	if l.Boot != a.cfg.Boot {\n		return \"\", nil\n", "	if l.Boot != a.cfg.Boot || mutant.On == \"M49\" {\n\t\treturn \"\", nil\n"}}, unusedMutants...),
+	M49: append([]mutation{{"ipam/node/agent/lost.go", `	if l.Boot != a.cfg.Boot {
+		return "", nil
+`, `	if l.Boot != a.cfg.Boot || mutant.On == "M49" {
+		return "", nil
+`}}, unusedMutants...),
 	M52: memory,
-	M57: {{"ipam/node/agent/handler.go", "&& a.host.Gone(att) {\n				garbage", "&& (mutant.On == \"M57\" || a.host.Gone(att)) {\n\t\t\t\tgarbage"}},
-	M64: {{"ipam/node/sched/locks.go", "	close(line[0])\n", "	if mutant.On != \"M64\" || len(line) == 1 {\n\t\tclose(line[0])\n\t}\n"}},
+	M57: {{"ipam/node/agent/handler.go", "&& a.host.Gone(att) {\n				garbage", `&& (mutant.On == "M57" || a.host.Gone(att)) {
+				garbage`}},
+	M64: {{"ipam/node/sched/locks.go", "	close(line[0])\n", `	if mutant.On != "M64" || len(line) == 1 {
+		close(line[0])
+	}
+`}},
 	M65: {{"ipam/node/agent/cede.go", "within == nil && !whole &&", `(within == nil || mutant.On == "M65") && !whole &&`}},
 }
 
 // step has the faults of mutatedStep.
-var step = mutation{"ipam/protocol/step.go", "func Step(r Right, self Self, ev Event) Result {\n", "func Step(r Right, self Self, ev Event) Result {\n\tif res, ok := mutatedStep(&r, self, ev); ok {\n\t\treturn res\n\t}\n"}
+var step = mutation{"ipam/protocol/step.go", `func Step(r Right, self Self, ev Event) Result {
+`, `func Step(r Right, self Self, ev Event) Result {
+	if res, ok := mutatedStep(&r, self, ev); ok {
+		return res
+	}
+`}
 
 // memory has what a step leads to in memory alone, of M2, M10 and M52.
 var memory = []mutation{
-	{"ipam/node/agent/agent.go", "	requests  requests\n", "	requests  requests\n\tinMemory  map[string]protocol.Right\n"},
-	{"ipam/node/agent/rights.go", "		ev, err := begin(tx, self, was)\n", "		if m, ok := a.inMemory[fresh.Name]; ok {\n\t\t\twas = m\n\t\t\tdelete(a.inMemory, fresh.Name)\n\t\t}\n\t\tev, err := begin(tx, self, was)\n"},
-	{"ipam/node/agent/rights.go", "		res = protocol.Step(was, self, ev)\n		err = a.record(", `		res = protocol.Step(was, self, ev)
+	{"ipam/node/agent/agent.go", "	requests  requests\n", `	requests  requests
+	inMemory  map[string]protocol.Right
+`},
+	{"ipam/node/agent/rights.go", "		ev, err := begin(tx, self, was)\n", `		if m, ok := a.inMemory[fresh.Name]; ok {
+			was = m
+			delete(a.inMemory, fresh.Name)
+		}
+		ev, err := begin(tx, self, was)
+`},
+	{"ipam/node/agent/rights.go", `		res = protocol.Step(was, self, ev)
+		err = a.record(`, `		res = protocol.Step(was, self, ev)
 		if mutant.On == "M2" && ev.Kind == protocol.EventLetGo && was.Phase == protocol.Held || mutant.On == "M10" && ev.Kind == protocol.EventCede || mutant.On == "M52" && !known && res.Call == protocol.CallCreate {
 			if a.inMemory == nil {
 				a.inMemory = map[string]protocol.Right{}
@@ -80,7 +161,8 @@ var memory = []mutation{
 }
 
 // unusedMutants let go of what something rests on, of M28 and M49.
-var unusedMutants = []mutation{{"ipam/node/agent/rights.go", "func unused(tx *store.Tx, r protocol.Right) error {\n", `func unused(tx *store.Tx, r protocol.Right) error {
+var unusedMutants = []mutation{{"ipam/node/agent/rights.go", `func unused(tx *store.Tx, r protocol.Right) error {
+`, `func unused(tx *store.Tx, r protocol.Right) error {
 	if mutant.On == "M28" && r.Kind == protocol.RightUse || mutant.On == "M49" && r.Store != "" && r.Kind != protocol.RightLease {
 		return nil
 	}
@@ -114,8 +196,13 @@ func mutatedStep(r *Right, self Self, ev Event) (Result, bool) {
 // returns the path of what go build's -overlay takes.
 func WriteOverlay(root, dir string) (path string, err error) {
 	texts := map[string]string{
-		"ipam/protocol/mutated.go":         mutatedStep,
-		"test/simulation/mutant/mutant.go": "package mutant\n\nconst Built = true\n\nvar On string\n",
+		"ipam/protocol/mutated.go": mutatedStep,
+		"test/simulation/mutant/mutant.go": `package mutant
+
+const Built = true
+
+var On string
+`,
 	}
 	done := map[mutation]bool{}
 	for fault, all := range mutants {
@@ -133,7 +220,8 @@ func WriteOverlay(root, dir string) (path string, err error) {
 				text = string(raw)
 			}
 			if n := strings.Count(text, m.old); n != 1 {
-				return "", fmt.Errorf("mutant %s: %s has its text %d times, want once:\n%s", fault, m.file, n, m.old)
+				return "", fmt.Errorf(`mutant %s: %s has its text %d times, want once:
+%s`, fault, m.file, n, m.old)
 			}
 			if text = strings.Replace(text, m.old, m.new, 1); strings.Contains(m.new, "mutant.On") && !strings.Contains(text, importMutant) {
 				text = strings.Replace(text, "import (\n", "import (\n"+importMutant, 1)
@@ -158,7 +246,8 @@ func WriteOverlay(root, dir string) (path string, err error) {
 }
 
 // importMutant is the import of package mutant, among others.
-const importMutant = "\t\"github.com/tenure-ipam/tenure/test/simulation/mutant\"\n"
+const importMutant = `	"github.com/tenure-ipam/tenure/test/simulation/mutant"
+`
 
 // IsMutant reports whether a fault is a mutant, which a program must be built with.
 func (f Fault) IsMutant() bool { return mutants[f] != nil }
