@@ -214,8 +214,9 @@ func told(t *testing.T, c cloud) {
 	n := c.network(t, "192.0.2.0/24")
 	w := neutron.Want{Claim: named(t, 1), Network: n.ID}
 	made := map[string]bool{}
-	for range 3 {
-		made[c.Port(t, server.Port{NetworkID: n.ID, DeviceID: w.Claim, DeviceOwner: "tenure:here"}).ID] = true
+	for i := range 3 {
+		made[c.Port(t, server.Port{NetworkID: n.ID, DeviceID: w.Claim, DeviceOwner: "tenure:here",
+			FixedIPs: []map[string]string{{"ip_address": fmt.Sprintf("192.0.2.%d", 100+i)}}}).ID] = true
 	}
 	for id := range made {
 		w.Port = id
@@ -361,10 +362,10 @@ func ours(t *testing.T, c cloud) {
 }
 
 // concurrent: twelve callers make the port of one claim, with a wish and without. In the end
-// there is one.
+// there is one. The wish comes first, since Neutron could choose its address for the other.
 func concurrent(t *testing.T, c cloud) {
 	n := c.network(t, "192.0.2.0/24")
-	for i, wish := range [][]neutron.FixedIP{nil, at(n, "192.0.2.50")} {
+	for i, wish := range [][]neutron.FixedIP{at(n, "192.0.2.50"), nil} {
 		w := neutron.Want{Claim: named(t, i), Network: n.ID, Addresses: wish}
 		var g errgroup.Group
 		for range 12 {
