@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/controller/doorbell"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
+	"github.com/tenure-ipam/tenure/ipam/controller/trigger"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 )
 
@@ -53,28 +53,28 @@ func IndexClaims(ctx context.Context, to client.FieldIndexer) error {
 	return nil
 }
 
-// opening is the source that starts the bell. It rings for each claim that grants name: a
+// first is the source that starts changed and fires it for each claim that grants name: a
 // claim that is gone sends no event.
-func (r *Reconciler) opening(bell *doorbell.Bell) source.Source {
-	return bell.Opening(func(context.Context) error {
+func (r *Reconciler) first(changed *trigger.Source) source.Source {
+	return changed.First(func(context.Context) error {
 		for _, key := range r.Broker.Claims() {
-			bell.Ring(key.Namespace, key.Name)
+			changed.Fire(key.Namespace, key.Name)
 		}
 		return nil
 	})
 }
 
-// Setup has the manager run r with this many workers, and at every ring of the
-// bell.
-func (r *Reconciler) Setup(mgr ctrl.Manager, catalog *networks.Catalog, bell *doorbell.Bell, workers int) error {
+// Setup has the manager run r with this many workers, for what its watches tell and changed
+// fires.
+func (r *Reconciler) Setup(mgr ctrl.Manager, catalog *networks.Catalog, changed *trigger.Source, workers int) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("claims").
 		For(&ipamclaims.IPAMClaim{}).
 		Watches(&v1alpha1.IPSubLease{}, handler.EnqueueRequestsFromMapFunc(ofUse)).
 		Watches(&nad.NetworkAttachmentDefinition{}, r.ofDefinition(catalog)).
 		Watches(&v1alpha1.IPPool{}, handler.EnqueueRequestsFromMapFunc(r.ofRule), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), builder.WithPredicates(predicate.LabelChangedPredicate{})).
-		WatchesRawSource(r.opening(bell)).
-		WithOptions(doorbell.Workers(workers)).
+		WatchesRawSource(r.first(changed)).
+		WithOptions(trigger.Workers(workers)).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up claims: %w", err)
@@ -116,7 +116,7 @@ func (r *Reconciler) waiting(ctx context.Context, where ...client.ListOption) (a
 // ofDefinition enqueues the claims that wait for a network which a definition has,
 // or had.
 func (r *Reconciler) ofDefinition(catalog *networks.Catalog) handler.EventHandler {
-	add := func(ctx context.Context, q doorbell.Queue, network string) {
+	add := func(ctx context.Context, q trigger.Queue, network string) {
 		var list ipamclaims.IPAMClaimList
 		if err := r.Cache.List(ctx, &list, client.MatchingFields{unsettled: network}, client.UnsafeDisableDeepCopy); err != nil {
 			r.Log.ErrorContext(ctx, "claims cannot be listed", "network", network, "error", err)
@@ -128,15 +128,15 @@ func (r *Reconciler) ofDefinition(catalog *networks.Catalog) handler.EventHandle
 	}
 	of := func(o client.Object) string { return catalog.Of(o.(*nad.NetworkAttachmentDefinition)).Name }
 	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q doorbell.Queue) { add(ctx, q, of(e.Object)) },
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q doorbell.Queue) {
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q trigger.Queue) { add(ctx, q, of(e.Object)) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q trigger.Queue) {
 			was, is := of(e.ObjectOld), of(e.ObjectNew)
 			add(ctx, q, is)
 			if was != is {
 				add(ctx, q, was)
 			}
 		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q doorbell.Queue) {
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q trigger.Queue) {
 			add(ctx, q, catalog.Last(e.Object.(*nad.NetworkAttachmentDefinition)).Name)
 		},
 	}

@@ -14,11 +14,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/controller/doorbell"
 	"github.com/tenure-ipam/tenure/ipam/controller/grants"
+	"github.com/tenure-ipam/tenure/ipam/controller/trigger"
 )
 
-func newQueue(t *testing.T) doorbell.Queue {
+func newQueue(t *testing.T) trigger.Queue {
 	t.Helper()
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	t.Cleanup(q.ShutDown)
@@ -26,7 +26,7 @@ func newQueue(t *testing.T) doorbell.Queue {
 }
 
 // drain returns what waits in q, sorted, and takes it out.
-func drain(q doorbell.Queue) string {
+func drain(q trigger.Queue) string {
 	var names []string
 	for q.Len() > 0 {
 		req, _ := q.Get()
@@ -37,24 +37,24 @@ func drain(q doorbell.Queue) string {
 	return strings.Join(names, " ")
 }
 
-// TestQueueOfClaims: the queue begins with every claim that grants name, there or
-// not, since one that is gone has no event to come; from then on the bell adds to
-// it, and before it added nothing.
+// TestQueueOfClaims: the queue begins with every claim that grants name, whether it is there or
+// not: a claim that is gone sends no event. Before that the trigger adds nothing, afterwards it
+// does.
 func TestQueueOfClaims(t *testing.T) {
-	q, bell := newQueue(t), &doorbell.Bell{}
+	q, changed := newQueue(t), &trigger.Source{}
 	w := &world{claims: []grants.ClaimKey{{Namespace: "ns", Name: "gone"}, {Namespace: "other", Name: "gone"}}}
-	bell.Ring("ns", "early")
-	if err := w.reconciler().opening(bell).Start(t.Context(), q); err != nil {
+	changed.Fire("ns", "early")
+	if err := w.reconciler().first(changed).Start(t.Context(), q); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := drain(q), "ns/gone other/gone"; got != want {
 		t.Errorf("the queue begins with %q; want %q", got, want)
 	}
 	for range 2 {
-		bell.Ring("ns", "vm")
+		changed.Fire("ns", "vm")
 	}
 	if got, want := drain(q), "ns/vm"; got != want {
-		t.Errorf("after two rings the queue has %q; want %q", got, want)
+		t.Errorf("after two triggers the queue has %q; want %q", got, want)
 	}
 }
 

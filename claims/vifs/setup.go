@@ -22,7 +22,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/api/vif"
-	"github.com/tenure-ipam/tenure/ipam/controller/doorbell"
+	"github.com/tenure-ipam/tenure/ipam/controller/trigger"
 )
 
 // Indices of pods in the cache that have not ended.
@@ -95,7 +95,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Watches(&nad.NetworkAttachmentDefinition{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
 			return r.podsBy(ctx, client.MatchingFields{byDefinition: o.GetNamespace() + "/" + o.GetName()})
 		})).
-		WithOptions(doorbell.Workers(workers)).
+		WithOptions(trigger.Workers(workers)).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up the interfaces of pods: %w", err)

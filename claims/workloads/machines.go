@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/tenure-ipam/tenure/ipam/controller/doorbell"
+	"github.com/tenure-ipam/tenure/ipam/controller/trigger"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -89,7 +89,7 @@ func ownerless(o client.Object) bool {
 func (m *MachineClaims) Setup(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("machines").
 		For(&ipamclaims.IPAMClaim{}, builder.WithPredicates(predicate.NewPredicateFuncs(ownerless))).
-		WithOptions(doorbell.Workers(1)).
+		WithOptions(trigger.Workers(1)).
 		Complete(m)
 	if err != nil {
 		return fmt.Errorf("set up the claims of VirtualMachines: %w", err)

@@ -22,7 +22,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/api/workload"
-	"github.com/tenure-ipam/tenure/ipam/controller/doorbell"
+	"github.com/tenure-ipam/tenure/ipam/controller/trigger"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 )
 
@@ -64,7 +64,7 @@ func (p *PodClaims) Setup(mgr ctrl.Manager, pods cache.Cache) error {
 		WatchesRawSource(source.Kind(pods, podMetadata(), &handler.TypedEnqueueRequestForObject[*metav1.PartialObjectMetadata]{}, changed)).
 		Watches(&ipamclaims.IPAMClaim{}, handler.EnqueueRequestsFromMapFunc(p.ofDeleted), builder.WithPredicates(deletions)).
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(p.ofNamespace), builder.WithPredicates(predicate.LabelChangedPredicate{})).
-		WithOptions(doorbell.Workers(8)).
+		WithOptions(trigger.Workers(8)).
 		Complete(p)
 	if err != nil {
 		return fmt.Errorf("set up the claims of pods: %w", err)

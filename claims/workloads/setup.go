@@ -21,7 +21,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/api/vif"
 	"github.com/tenure-ipam/tenure/api/workload"
-	"github.com/tenure-ipam/tenure/ipam/controller/doorbell"
+	"github.com/tenure-ipam/tenure/ipam/controller/trigger"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 )
 
@@ -125,7 +125,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		For(&appsv1.StatefulSet{}, builder.WithPredicates(edited)).
 		Watches(&ipamclaims.IPAMClaim{}, handler.EnqueueRequestsFromMapFunc(ofClaim), builder.WithPredicates(claimEvents)).
 		Watches(&nad.NetworkAttachmentDefinition{}, handler.EnqueueRequestsFromMapFunc(r.ofDefinition)).
-		WithOptions(doorbell.Workers(4)).
+		WithOptions(trigger.Workers(4)).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up the claims of StatefulSets: %w", err)

@@ -229,7 +229,7 @@ var rules = []rule{
 		never: join(ours, bolt, cni),
 	},
 	{
-		pkg: "./ipam/controller/doorbell", why: "it knows names alone",
+		pkg: "./ipam/controller/trigger", why: "it knows names alone",
 		never: join(ours, bolt, cni),
 	},
 	{

@@ -17,11 +17,11 @@ import (
 
 	"github.com/tenure-ipam/tenure/claims"
 	"github.com/tenure-ipam/tenure/ipam/controller/deadnodes"
-	"github.com/tenure-ipam/tenure/ipam/controller/doorbell"
 	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/controller/looker"
 	"github.com/tenure-ipam/tenure/ipam/controller/pools"
 	"github.com/tenure-ipam/tenure/ipam/controller/requests"
+	"github.com/tenure-ipam/tenure/ipam/controller/trigger"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -136,7 +136,7 @@ func (c *simController) boot() {
 	}
 	c.broker = b
 	c.ofPools = &pools.Reconciler{
-		Cache: cacheReader{c: c}, Starving: b.Starving, Bell: &doorbell.Bell{}, Write: writeClient{c: c}, Live: c.livePools(), Networks: simNetworks{},
+		Cache: cacheReader{c: c}, Starving: b.Starving, Changed: &trigger.Source{}, Write: writeClient{c: c}, Live: c.livePools(), Networks: simNetworks{},
 		Shapes: c.shapes, Metrics: measures().pools, Log: log, CountsEvery: time.Minute, Now: c.now,
 	}
 	c.ofClaims = &claims.Reconciler{

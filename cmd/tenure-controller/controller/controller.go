@@ -24,12 +24,12 @@ import (
 	"github.com/tenure-ipam/tenure/claims"
 	"github.com/tenure-ipam/tenure/ipam/access"
 	"github.com/tenure-ipam/tenure/ipam/controller/deadnodes"
-	"github.com/tenure-ipam/tenure/ipam/controller/doorbell"
 	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
 	"github.com/tenure-ipam/tenure/ipam/controller/pools"
 	"github.com/tenure-ipam/tenure/ipam/controller/requests"
 	"github.com/tenure-ipam/tenure/ipam/controller/reservations"
+	"github.com/tenure-ipam/tenure/ipam/controller/trigger"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -244,14 +244,14 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		return nil, err
 	}
 
-	bells, shapes := &bells{}, &pools.Shapes{}
+	triggers, shapes := &triggers{}, &pools.Shapes{}
 	cfg, measured := grants.DefaultConfig(), grants.NewMetrics()
 	cfg.IdleAfter = c.cfg.Idle
 	var ofPools *pools.Reconciler
 	cfg.Restored = func(ctx context.Context, names ...protocol.PoolName) (bool, error) {
 		return ofPools.Restored(ctx, names...)
 	}
-	b, err := grants.New(cfg, live, bells.notify(), measured, c.log.With("part", "broker"))
+	b, err := grants.New(cfg, live, triggers.notify(), measured, c.log.With("part", "broker"))
 	if err != nil {
 		return nil, err
 	}
@@ -259,7 +259,7 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		return nil, err
 	}
 	ofPools = &pools.Reconciler{
-		Cache: mgr.GetCache(), Starving: b.Starving, Bell: &bells.pools, Write: direct, Live: live, Networks: catalog, Shapes: shapes,
+		Cache: mgr.GetCache(), Starving: b.Starving, Changed: &triggers.pools, Write: direct, Live: live, Networks: catalog, Shapes: shapes,
 		Metrics: pools.NewMetrics(), Log: c.log.With("part", "pools"), CountsEvery: c.cfg.CountsEvery, Now: time.Now,
 	}
 	reviews := access.NewReviews(time.Now, live.MayUse(access.Pool))
@@ -267,7 +267,7 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		Cache: mgr.GetCache(), Status: direct, Live: live, Broker: b, Networks: catalog, Admission: admission{mgr.GetCache(), reviews}, Machines: live,
 		Events: mgr.GetEventRecorder(name), Metrics: claims.NewMetrics(), Log: c.log.With("part", "claims"), Now: time.Now,
 	}
-	following := c.ports(mgr, direct, b, ofPools, ofClaims, bells)
+	following := c.ports(mgr, direct, b, ofPools, ofClaims, triggers)
 	ofRequests := &requests.Reconciler{
 		Cache: mgr.GetCache(), API: live, Broker: b,
 		Metrics: requests.NewMetrics(), Log: c.log.With("part", "requests"), Now: time.Now,
@@ -282,19 +282,19 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		Now: func() time.Duration { return time.Since(begun) },
 	}
 	ofForeign := c.looker(mgr.GetCache(), live, b, ofPools, admission{mgr.GetCache(), reviews})
-	ofForeign.Told = bells.pool
+	ofForeign.Told = triggers.pool
 	ofPools.Foreign = ofForeign
 	for _, set := range []func() error{
 		func() error { return mgr.Add(manager.RunnableFunc(b.Run)) },
 		func() error { return mgr.Add(background(reviews.Run)) },
 		func() error { return ofForeign.Setup(mgr) },
-		func() error { return ofReservations.Setup(mgr, &bells.reservations) },
-		func() error { return following.setup(mgr, bells) },
-		func() error { return ofClaims.Setup(mgr, catalog, &bells.claims, c.cfg.Workers) },
+		func() error { return ofReservations.Setup(mgr, &triggers.reservations) },
+		func() error { return following.setup(mgr, triggers) },
+		func() error { return ofClaims.Setup(mgr, catalog, &triggers.claims, c.cfg.Workers) },
 		func() error { return c.workloads(ctx, mgr, direct, live, catalog) },
 		func() error { return c.podNetworks(ctx, mgr, direct, live) },
 		func() error { return c.vifs(ctx, mgr, direct, following.ports) },
-		func() error { return ofRequests.Setup(mgr, &bells.requests, c.cfg.Workers) },
+		func() error { return ofRequests.Setup(mgr, &triggers.requests, c.cfg.Workers) },
 		func() error { return ofPools.Setup(mgr, catalog) },
 		func() error {
 			return mgr.Add(everywhere(func(ctx context.Context) error { return ofPools.WatchRevision(ctx, live) }))
@@ -326,19 +326,19 @@ func (c *Controller) definitions(mgr manager.Manager, write client.Client, live 
 	return errors.Join(implicit.Setup(mgr, catalog), faulty.Setup(mgr))
 }
 
-// bells are those by which the broker has its reconcilers look at objects.
-type bells struct{ claims, requests, reservations, pools, subnets doorbell.Bell }
+// triggers are those by which the broker has its reconcilers look at objects.
+type triggers struct{ claims, requests, reservations, pools, subnets trigger.Source }
 
-func (b *bells) notify() grants.Notify {
+func (t *triggers) notify() grants.Notify {
 	return grants.Notify{
-		Claim:       func(key grants.ClaimKey) { b.claims.Ring(key.Namespace, key.Name) },
-		SubLease:    func(name string) { b.requests.Ring("", name) },
-		Reservation: func(name string) { b.reservations.Ring("", name) },
-		Pool:        b.pool,
+		Claim:       func(key grants.ClaimKey) { t.claims.Fire(key.Namespace, key.Name) },
+		SubLease:    func(name string) { t.requests.Fire("", name) },
+		Reservation: func(name string) { t.reservations.Fire("", name) },
+		Pool:        t.pool,
 	}
 }
 
-func (b *bells) pool(name protocol.PoolName) { b.pools.Ring("", string(name)) }
+func (t *triggers) pool(name protocol.PoolName) { t.pools.Fire("", string(name)) }
 
 // probes serves health, and readiness once the caches are filled, whoever leads.
 func probes(mgr manager.Manager) error {

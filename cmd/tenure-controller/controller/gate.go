@@ -19,7 +19,7 @@ import (
 	"github.com/tenure-ipam/tenure/attach/judge"
 	"github.com/tenure-ipam/tenure/attach/podnetwork"
 	"github.com/tenure-ipam/tenure/ipam/access"
-	"github.com/tenure-ipam/tenure/ipam/controller/doorbell"
+	"github.com/tenure-ipam/tenure/ipam/controller/trigger"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 )
 
@@ -38,7 +38,7 @@ func (c *Controller) gate(ctx context.Context, mgr manager.Manager, direct clien
 		Cache: mgr.GetCache(), Live: direct, Known: cachedNetworks{admission{mgr.GetCache(), reviews}},
 		Events: mgr.GetEventRecorder(name), Log: log, Now: time.Now,
 	}
-	if err := r.Setup(mgr, doorbell.Workers(gateWorkers)); err != nil {
+	if err := r.Setup(mgr, trigger.Workers(gateWorkers)); err != nil {
 		return err //nolint:wrapcheck // likewise
 	}
 	if err := mgr.Add(background(reviews.Run)); err != nil {

@@ -23,14 +23,14 @@ type following struct {
 }
 
 // ports returns what looks after pools with a source, and tells it to those of pools and of claims.
-func (c *Controller) ports(mgr manager.Manager, direct client.Client, b *grants.Broker, ofPools *pools.Reconciler, ofClaims *claims.Reconciler, bells *bells) following {
+func (c *Controller) ports(mgr manager.Manager, direct client.Client, b *grants.Broker, ofPools *pools.Reconciler, ofClaims *claims.Reconciler, triggers *triggers) following {
 	cloud := &ports.Cloud{File: c.cfg.NeutronClouds, Name: c.cfg.NeutronCloud, Live: direct}
 	made := (&ports.Ports{
 		Cache: mgr.GetCache(), Live: direct, Connect: cloud.Connect, Shapes: ofPools.Shapes, Held: b.Held, Restored: ofPools.Restored,
-		Notify: func(key grants.ClaimKey) { bells.claims.Ring(key.Namespace, key.Name) },
+		Notify: func(key grants.ClaimKey) { triggers.claims.Fire(key.Namespace, key.Name) },
 		TellPool: func(name protocol.PoolName) {
-			bells.subnets.Ring("", string(name))
-			bells.pool(name)
+			triggers.subnets.Fire("", string(name))
+			triggers.pool(name)
 		},
 		Metrics: ports.NewMetrics(), Log: c.log.With("part", "neutron"), Now: time.Now, SweepEvery: c.cfg.NeutronEvery,
 	}).Init()
@@ -50,11 +50,11 @@ func (c *Controller) ports(mgr manager.Manager, direct client.Client, b *grants.
 }
 
 // setup has the manager run f.
-func (f following) setup(mgr manager.Manager, bells *bells) error {
+func (f following) setup(mgr manager.Manager, triggers *triggers) error {
 	if f.subnets != nil {
 		if err := f.subnets.Setup(mgr); err != nil {
 			return err //nolint:wrapcheck // says what it is about
 		}
 	}
-	return errors.Join(mgr.Add(manager.RunnableFunc(f.ports.Run)), f.follower.Setup(mgr, &bells.subnets), f.pairs.Setup(mgr))
+	return errors.Join(mgr.Add(manager.RunnableFunc(f.ports.Run)), f.follower.Setup(mgr, &triggers.subnets), f.pairs.Setup(mgr))
 }

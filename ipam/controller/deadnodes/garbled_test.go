@@ -122,9 +122,9 @@ func TestGarbledRegistrationIsTakenOver(t *testing.T) {
 			}
 			q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 			defer q.ShutDown()
-			r.ring(t.Context(), "n1", q)
+			r.plan(t.Context(), "n1", q)
 			now += 2 * time.Minute // F, and the margin
-			r.ring(t.Context(), "n1", q)
+			r.plan(t.Context(), "n1", q)
 			if q.Len() != 1 {
 				t.Fatal("nobody looks at the registration")
 			}

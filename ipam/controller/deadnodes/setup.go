@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/controller/doorbell"
+	"github.com/tenure-ipam/tenure/ipam/controller/trigger"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -27,17 +27,17 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 // Setup has the manager run r.
 func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("takeover").
-		Watches(&coordination.Lease{}, r.bell(func(o client.Object) string {
+		Watches(&coordination.Lease{}, r.planFor(func(o client.Object) string {
 			if o.GetNamespace() != r.RegistrationNamespace {
 				return ""
 			}
 			return o.GetName()
 		})).
-		Watches(&corev1.Node{}, r.bell(client.Object.GetName), builder.WithPredicates(nodeChanged)).
+		Watches(&corev1.Node{}, r.planFor(client.Object.GetName), builder.WithPredicates(nodeChanged)).
 		// A create of a dead node may come late.
-		Watches(&v1alpha1.IPLease{}, r.bell(func(o client.Object) string { return o.(*v1alpha1.IPLease).Spec.Holder.Node }), builder.WithPredicates(comes)).
-		Watches(&v1alpha1.IPSubLease{}, r.bell(func(o client.Object) string { return o.(*v1alpha1.IPSubLease).Spec.Node }), builder.WithPredicates(comes)).
-		WithOptions(doorbell.Workers(nodes)).
+		Watches(&v1alpha1.IPLease{}, r.planFor(func(o client.Object) string { return o.(*v1alpha1.IPLease).Spec.Holder.Node }), builder.WithPredicates(comes)).
+		Watches(&v1alpha1.IPSubLease{}, r.planFor(func(o client.Object) string { return o.(*v1alpha1.IPSubLease).Spec.Node }), builder.WithPredicates(comes)).
+		WithOptions(trigger.Workers(nodes)).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up take-over: %w", err)
@@ -57,24 +57,24 @@ var comes = predicate.Funcs{
 	DeleteFunc: func(event.DeleteEvent) bool { return false },
 }
 
-// bell rings for the registration of the node that an object is about, "" for none.
-func (r *Reconciler) bell(nodeOf func(client.Object) string) handler.EventHandler {
-	ring := func(ctx context.Context, o client.Object, q queue) {
+// planFor plans for the registration of the node that an object is about, "" for none.
+func (r *Reconciler) planFor(nodeOf func(client.Object) string) handler.EventHandler {
+	plan := func(ctx context.Context, o client.Object, q queue) {
 		if node := nodeOf(o); node != "" {
-			r.ring(ctx, node, q)
+			r.plan(ctx, node, q)
 		}
 	}
 	return handler.Funcs{
-		CreateFunc:  func(ctx context.Context, e event.CreateEvent, q queue) { ring(ctx, e.Object, q) },
-		UpdateFunc:  func(ctx context.Context, e event.UpdateEvent, q queue) { ring(ctx, e.ObjectNew, q) },
-		DeleteFunc:  func(ctx context.Context, e event.DeleteEvent, q queue) { ring(ctx, e.Object, q) },
-		GenericFunc: func(ctx context.Context, e event.GenericEvent, q queue) { ring(ctx, e.Object, q) },
+		CreateFunc:  func(ctx context.Context, e event.CreateEvent, q queue) { plan(ctx, e.Object, q) },
+		UpdateFunc:  func(ctx context.Context, e event.UpdateEvent, q queue) { plan(ctx, e.ObjectNew, q) },
+		DeleteFunc:  func(ctx context.Context, e event.DeleteEvent, q queue) { plan(ctx, e.Object, q) },
+		GenericFunc: func(ctx context.Context, e event.GenericEvent, q queue) { plan(ctx, e.Object, q) },
 	}
 }
 
-// ring plans a look at a registration, if what the caches have of it says that there may be
-// something to do: of a node that lives, nothing is read. It decides nothing.
-func (r *Reconciler) ring(ctx context.Context, name string, q queue) {
+// plan queues a registration, if the caches show that there may be something to do. Of a node
+// that lives nothing is read. It decides nothing.
+func (r *Reconciler) plan(ctx context.Context, name string, q queue) {
 	req := reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
 	var obj coordination.Lease
 	err := r.Cache.Get(ctx, client.ObjectKey{Namespace: r.RegistrationNamespace, Name: name}, &obj)

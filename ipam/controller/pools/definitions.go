@@ -21,8 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/controller/doorbell"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
+	"github.com/tenure-ipam/tenure/ipam/controller/trigger"
 	"github.com/tenure-ipam/tenure/ipam/told"
 )
 
@@ -99,7 +99,7 @@ func (r *Definitions) Setup(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.IPPool{}, handler.EnqueueRequestsFromMapFunc(r.naming), builder.WithPredicates(predicate.Funcs{
 			UpdateFunc: func(event.UpdateEvent) bool { return false },
 		})).
-		WithOptions(doorbell.Workers(1)).
+		WithOptions(trigger.Workers(1)).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up definitions: %w", err)

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/controller/doorbell"
+	"github.com/tenure-ipam/tenure/ipam/controller/trigger"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -100,8 +100,8 @@ func TestKnowsBeforeWatchesTell(t *testing.T) {
 		t.Error("it knows without having read the registrations")
 	}
 	live.away = nil
-	r.Live, r.Bell = live, &doorbell.Bell{}
-	first := &Reconciler{Networks: using{}, Live: live, Bell: &doorbell.Bell{}, Cache: r.Cache, Shapes: &Shapes{}, Now: r.Now}
+	r.Live, r.Changed = live, &trigger.Source{}
+	first := &Reconciler{Networks: using{}, Live: live, Changed: &trigger.Source{}, Cache: r.Cache, Shapes: &Shapes{}, Now: r.Now}
 	if s, err := first.look(t.Context(), p); err != nil || s.restored == nil {
 		t.Errorf("its first look at the pool shows nothing of that, %v", err)
 	}

@@ -21,8 +21,8 @@ import (
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/controller/doorbell"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
+	"github.com/tenure-ipam/tenure/ipam/controller/trigger"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -53,9 +53,9 @@ type Reconciler struct {
 	// [Condense]), and sub-leases.
 	Cache client.Reader
 	// Starving reports whether somebody asks for an address of a pool and none has
-	// been found; nil is nobody. Whoever starves rings the Bell.
+	// been found; nil is nobody. Whoever starves fires Changed.
 	Starving func(protocol.PoolName) bool
-	Bell     *doorbell.Bell
+	Changed  *trigger.Source
 	// Foreign says what other IPAMs may have given; nil is nothing.
 	Foreign Foreign
 	// Stolen returns the addresses of claims that ports of others have in a network service, each

@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/controller/doorbell"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
+	"github.com/tenure-ipam/tenure/ipam/controller/trigger"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -54,8 +54,8 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, catalog *networks.Catalog) error {
 		Watches(&v1alpha1.IPLease{}, ofLease(true)).
 		Watches(&nad.NetworkAttachmentDefinition{}, ofDefinition(catalog, r.poolsOf(catalog))).
 		Watches(&coordination.Lease{}, r.ofRegistration(mgr.GetCache())).
-		WatchesRawSource(r.Bell).
-		WithOptions(doorbell.Workers(4)).
+		WatchesRawSource(r.Changed).
+		WithOptions(trigger.Workers(4)).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up pools: %w", err)
@@ -87,7 +87,7 @@ func (r *Reconciler) all(ctx context.Context, cache client.Reader) []reconcile.R
 // ofRegistration notes what registrations say, and enqueues every pool when one says something
 // else of a restored API server.
 func (r *Reconciler) ofRegistration(cache client.Reader) handler.EventHandler {
-	hear := func(ctx context.Context, q doorbell.Queue, o client.Object) {
+	hear := func(ctx context.Context, q trigger.Queue, o client.Object) {
 		lease := o.(*coordination.Lease)
 		if !kube.IsRegistration(lease) {
 			r.Deregister(protocol.NodeName(lease.Name), protocol.UID(lease.UID)) // what it was before
@@ -105,9 +105,9 @@ func (r *Reconciler) ofRegistration(cache client.Reader) handler.EventHandler {
 		}
 	}
 	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q doorbell.Queue) { hear(ctx, q, e.Object) },
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q doorbell.Queue) { hear(ctx, q, e.ObjectNew) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ doorbell.Queue) {
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q trigger.Queue) { hear(ctx, q, e.Object) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q trigger.Queue) { hear(ctx, q, e.ObjectNew) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ trigger.Queue) {
 			r.Deregister(protocol.NodeName(e.Object.GetName()), protocol.UID(e.Object.GetUID()))
 		},
 	}
@@ -138,7 +138,7 @@ func (r *Reconciler) meet(ctx context.Context) error {
 	r.met.Store(true)
 	if news { // another look may have been under way, and the watch tells nothing new
 		for _, pool := range r.all(ctx, r.Cache) {
-			r.Bell.Ring("", pool.Name)
+			r.Changed.Fire("", pool.Name)
 		}
 	}
 	return nil
@@ -147,22 +147,22 @@ func (r *Reconciler) meet(ctx context.Context) error {
 // ofLease enqueues the pool of a lease that comes, goes, or has other holders and
 // grants; with all false, only of one that goes.
 func ofLease(all bool) handler.EventHandler {
-	add := func(q doorbell.Queue, o client.Object) {
+	add := func(q trigger.Queue, o client.Object) {
 		q.AddAfter(request(o.(*v1alpha1.IPLease).Spec.Pool), gather)
 	}
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q doorbell.Queue) {
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q trigger.Queue) {
 			if all {
 				add(q, e.Object)
 			}
 		},
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q doorbell.Queue) {
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q trigger.Queue) {
 			was, is := e.ObjectOld.(*v1alpha1.IPLease), e.ObjectNew.(*v1alpha1.IPLease)
 			if all && (was.Spec.Holder != is.Spec.Holder || len(was.Spec.Grants) != len(is.Spec.Grants)) {
 				add(q, e.ObjectNew)
 			}
 		},
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q doorbell.Queue) { add(q, e.Object) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q trigger.Queue) { add(q, e.Object) },
 	}
 }
 
@@ -191,7 +191,7 @@ func (r *Reconciler) poolsOf(catalog *networks.Catalog) func(context.Context, ne
 
 // ofDefinition enqueues the pools that a definition has, or had, to do with.
 func ofDefinition(catalog *networks.Catalog, poolsOf func(context.Context, networks.Network) []string) handler.EventHandler {
-	add := func(ctx context.Context, q doorbell.Queue, all ...networks.Network) {
+	add := func(ctx context.Context, q trigger.Queue, all ...networks.Network) {
 		var names []string
 		for _, n := range all {
 			names = append(names, poolsOf(ctx, n)...)
@@ -203,11 +203,11 @@ func ofDefinition(catalog *networks.Catalog, poolsOf func(context.Context, netwo
 	}
 	of := func(o client.Object) networks.Network { return catalog.Of(o.(*nad.NetworkAttachmentDefinition)) }
 	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q doorbell.Queue) { add(ctx, q, of(e.Object)) },
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q doorbell.Queue) {
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q trigger.Queue) { add(ctx, q, of(e.Object)) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q trigger.Queue) {
 			add(ctx, q, of(e.ObjectOld), of(e.ObjectNew))
 		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q doorbell.Queue) {
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q trigger.Queue) {
 			add(ctx, q, catalog.Last(e.Object.(*nad.NetworkAttachmentDefinition)))
 		},
 	}
@@ -217,13 +217,13 @@ func ofDefinition(catalog *networks.Catalog, poolsOf func(context.Context, netwo
 func (r *Implicit) Setup(mgr ctrl.Manager, catalog *networks.Catalog) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("implicit-pools").
 		Watches(&nad.NetworkAttachmentDefinition{}, ofDefinition(catalog, implicitPools)).
-		Watches(&nad.NetworkAttachmentDefinition{}, handler.Funcs{DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ doorbell.Queue) {
+		Watches(&nad.NetworkAttachmentDefinition{}, handler.Funcs{DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ trigger.Queue) {
 			r.told.Forget(client.ObjectKeyFromObject(e.Object))
 		}}).
 		Watches(&v1alpha1.IPPool{}, handler.EnqueueRequestsFromMapFunc(itsDomain), builder.WithPredicates(predicate.Or[client.Object](
 			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Watches(&v1alpha1.IPLease{}, ofLease(false)).
-		WithOptions(doorbell.Workers(2)).
+		WithOptions(trigger.Workers(2)).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up implicit pools: %w", err)

@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/controller/doorbell"
 	"github.com/tenure-ipam/tenure/ipam/controller/neutron"
+	"github.com/tenure-ipam/tenure/ipam/controller/trigger"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/ipam/told"
@@ -45,10 +45,10 @@ type Follower struct {
 	told told.Faults[string] // of pools
 }
 
-// Setup has the manager run f, and at every ring of the bell.
-func (f *Follower) Setup(mgr ctrl.Manager, bell *doorbell.Bell) error {
+// Setup has the manager run f for what its watches tell and changed fires.
+func (f *Follower) Setup(mgr ctrl.Manager, changed *trigger.Source) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("neutron-subnets").
-		For(&v1alpha1.IPPool{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).WatchesRawSource(bell).WithOptions(doorbell.Workers(1)).Complete(f)
+		For(&v1alpha1.IPPool{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).WatchesRawSource(changed).WithOptions(trigger.Workers(1)).Complete(f)
 	if err != nil {
 		return fmt.Errorf("set up what follows subnets: %w", err)
 	}

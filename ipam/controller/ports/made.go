@@ -23,8 +23,8 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/api/vif"
-	"github.com/tenure-ipam/tenure/ipam/controller/doorbell"
 	"github.com/tenure-ipam/tenure/ipam/controller/neutron"
+	"github.com/tenure-ipam/tenure/ipam/controller/trigger"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/ipam/told"
@@ -79,7 +79,7 @@ func (r *Subnets) Setup(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("neutron-made-subnets").
 		For(&nad.NetworkAttachmentDefinition{}).
 		Watches(&v1alpha1.IPPool{}, handler.EnqueueRequestsFromMapFunc(ofPool)).
-		WithOptions(doorbell.Workers(1)).Complete(r)
+		WithOptions(trigger.Workers(1)).Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up the subnets of definitions: %w", err)
 	}

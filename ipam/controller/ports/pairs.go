@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/controller/doorbell"
 	"github.com/tenure-ipam/tenure/ipam/controller/neutron"
+	"github.com/tenure-ipam/tenure/ipam/controller/trigger"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -48,7 +48,7 @@ func (r *Pairs) Setup(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("neutron-pairs").
 		For(&v1alpha1.IPPool{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.IPSubLease{}, handler.EnqueueRequestsFromMapFunc(r.ofUse)).
-		WithOptions(doorbell.Workers(1)).Complete(r)
+		WithOptions(trigger.Workers(1)).Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up allowed address pairs: %w", err)
 	}

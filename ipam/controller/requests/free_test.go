@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/controller/doorbell"
 	"github.com/tenure-ipam/tenure/ipam/controller/grants"
+	"github.com/tenure-ipam/tenure/ipam/controller/trigger"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -214,10 +214,10 @@ func TestQueueOfRequests(t *testing.T) {
 	w := &world{cached: []*v1alpha1.IPSubLease{at("young", 3), at("b", 2), use, at("old", 1), answered, at("a", 2)}, known: []string{"gone"}}
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer q.ShutDown()
-	bell := &doorbell.Bell{}
-	bell.Ring("", "early") // nobody listens yet, and nothing is lost
+	changed := &trigger.Source{}
+	changed.Fire("", "early") // nobody listens yet, and nothing is lost
 	r := w.reconciler()
-	if err := r.opening(bell).Start(t.Context(), q); err != nil {
+	if err := r.first(changed).Start(t.Context(), q); err != nil {
 		t.Fatal(err)
 	}
 	arrive := r.arrivals()
@@ -226,7 +226,7 @@ func TestQueueOfRequests(t *testing.T) {
 	if got, want := strings.Join(w.calls, ", "), "ask for old, ask for a, ask for b, ask for young, ask for new"; got != want {
 		t.Errorf("in line: %s; want %s", got, want)
 	}
-	bell.Ring("", "news")
+	changed.Fire("", "news")
 	var names []string
 	for q.Len() > 0 {
 		req, _ := q.Get()

@@ -16,17 +16,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/controller/doorbell"
+	"github.com/tenure-ipam/tenure/ipam/controller/trigger"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 )
 
-// Setup has the manager run r with this many workers, and at every ring of the
-// bell.
-func (r *Reconciler) Setup(mgr ctrl.Manager, bell *doorbell.Bell, workers int) error {
+// Setup has the manager run r with this many workers, for what its watches tell and changed
+// fires.
+func (r *Reconciler) Setup(mgr ctrl.Manager, changed *trigger.Source, workers int) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("requests").
 		Watches(&v1alpha1.IPSubLease{}, r.arrivals(), builder.WithPredicates(predicate.NewPredicateFuncs(isRequest))).
-		WatchesRawSource(r.opening(bell)).
-		WithOptions(doorbell.Workers(workers)).
+		WatchesRawSource(r.first(changed)).
+		WithOptions(trigger.Workers(workers)).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up requests: %w", err)
@@ -39,18 +39,18 @@ func isRequest(o client.Object) bool { return o.(*v1alpha1.IPSubLease).Spec.Requ
 // arrivals has requests stand in line as they come, before several workers take
 // them up.
 func (r *Reconciler) arrivals() handler.EventHandler {
-	add := func(q doorbell.Queue, o client.Object) {
+	add := func(q trigger.Queue, o client.Object) {
 		q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
 	}
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q doorbell.Queue) {
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q trigger.Queue) {
 			if !e.IsInInitialList { // those stand in line already
 				r.enter(e.Object.(*v1alpha1.IPSubLease))
 			}
 			add(q, e.Object)
 		},
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q doorbell.Queue) { add(q, e.ObjectNew) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q doorbell.Queue) { add(q, e.Object) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q trigger.Queue) { add(q, e.ObjectNew) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q trigger.Queue) { add(q, e.Object) },
 	}
 }
 
@@ -65,10 +65,10 @@ func (r *Reconciler) enter(o *v1alpha1.IPSubLease) {
 	}
 }
 
-// opening is the source that starts the bell. It enters the present requests by age: another
-// controller may have served them so far. Then it rings for each request that grants name.
-func (r *Reconciler) opening(bell *doorbell.Bell) source.Source {
-	return bell.Opening(func(ctx context.Context) error {
+// first is the source that starts changed. It enters the present requests by age: another
+// controller may have served them so far. Then it fires for each request that grants name.
+func (r *Reconciler) first(changed *trigger.Source) source.Source {
+	return changed.First(func(ctx context.Context) error {
 		var list v1alpha1.IPSubLeaseList
 		if err := r.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 			return fmt.Errorf("list sub-leases: %w", err)
@@ -84,7 +84,7 @@ func (r *Reconciler) opening(bell *doorbell.Bell) source.Source {
 			r.enter(w)
 		}
 		for _, name := range r.Broker.SubLeases() { // one that is gone sends no event
-			bell.Ring("", name)
+			changed.Fire("", name)
 		}
 		return nil
 	})

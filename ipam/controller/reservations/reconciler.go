@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/controller/doorbell"
 	"github.com/tenure-ipam/tenure/ipam/controller/grants"
+	"github.com/tenure-ipam/tenure/ipam/controller/trigger"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -165,18 +165,18 @@ func (r *Reconciler) write(ctx context.Context, obj *v1alpha1.IPReservation, c m
 	}
 }
 
-// Setup has the manager run r, and at every ring of the bell.
-func (r *Reconciler) Setup(mgr ctrl.Manager, bell *doorbell.Bell) error {
-	opening := bell.Opening(func(context.Context) error {
+// Setup has the manager run r for what its watches tell and changed fires.
+func (r *Reconciler) Setup(mgr ctrl.Manager, changed *trigger.Source) error {
+	first := changed.First(func(context.Context) error {
 		for _, name := range r.Broker.Reservations() { // one that is gone sends no event
-			bell.Ring("", name)
+			changed.Fire("", name)
 		}
 		return nil
 	})
 	err := ctrl.NewControllerManagedBy(mgr).Named("reservations").
 		For(&v1alpha1.IPReservation{}).
-		WatchesRawSource(opening).
-		WithOptions(doorbell.Workers(8)).
+		WatchesRawSource(first).
+		WithOptions(trigger.Workers(8)).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up reservations: %w", err)
