@@ -6,6 +6,7 @@ import (
 	"archive/tar"
 	"bufio"
 	"bytes"
+	"debug/elf"
 	"encoding/json"
 	"errors"
 	"io"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/deploy/image"
 	"github.com/tenure-ipam/tenure/test/programs"
+	"github.com/tenure-ipam/tenure/test/proof"
 )
 
 // serve runs a registry until the test ends, and returns crane's path and the registry's
@@ -72,12 +74,23 @@ func output(t *testing.T, name string, args ...string) []byte {
 	return out.Bytes()
 }
 
-// TestPush: make push puts both images under the names that make install gives them, for
-// the architectures that are asked for, with the programs that the manifests run.
+// TestPush: make push puts both images under the names that make install gives them, with the
+// programs that the manifests run.
 func TestPush(t *testing.T) {
+	push(t, runtime.GOARCH)
+}
+
+// TestPushForBoth: the images are for amd64 and arm64, each with programs of its own.
+func TestPushForBoth(t *testing.T) {
+	proof.Only(t)
+	push(t, "amd64", "arm64")
+}
+
+// push pushes the images for archs, and checks what the registry has then.
+func push(t *testing.T, archs ...string) {
 	crane, address := serve(t)
 	const tag = "v1.2.3"
-	output(t, "make", "push", "REGISTRY="+address+"/net", "TAG="+tag, "ARCH="+runtime.GOARCH)
+	output(t, "make", "push", "REGISTRY="+address+"/net", "TAG="+tag, "ARCH="+strings.Join(archs, ","))
 	root, err := programs.Root()
 	if err != nil {
 		t.Fatal(err)
@@ -87,35 +100,63 @@ func TestPush(t *testing.T) {
 	} {
 		ref := address + "/net/" + name + ":" + tag
 		var index struct {
-			Manifests []struct {
-				Platform struct{ Architecture, OS string }
-			}
+			Manifests []struct{ Platform platform }
 		}
 		if err := json.Unmarshal(output(t, crane, "manifest", ref), &index); err != nil {
 			t.Fatal(err)
 		}
-		if len(index.Manifests) != 1 || index.Manifests[0].Platform.Architecture != runtime.GOARCH || index.Manifests[0].Platform.OS != "linux" {
-			t.Errorf("%s is for %+v; want linux on %s", ref, index.Manifests, runtime.GOARCH)
+		if len(index.Manifests) != len(archs) {
+			t.Errorf("%s is for %+v; want linux on %q", ref, index.Manifests, archs)
 		}
-		packed := programsIn(t, output(t, crane, "export", ref, "-"))
-		if got := keys(packed); !slices.Equal(got, want) {
-			t.Errorf("%s has %q; want %q", ref, got, want)
-		}
-		for program, content := range packed {
-			built, err := os.ReadFile(filepath.Join(root, "bin/images/programs", runtime.GOARCH, program))
-			if err != nil {
+		for _, arch := range archs {
+			var config platform
+			if err := json.Unmarshal(output(t, crane, "config", "--platform=linux/"+arch, ref), &config); err != nil {
 				t.Fatal(err)
 			}
-			if !bytes.Equal(built, content) {
-				t.Errorf("%s: %s is not the one that was built", ref, program)
+			if is := (platform{arch, "linux"}); config != is || !slices.Contains(index.Manifests, struct{ Platform platform }{is}) {
+				t.Errorf("%s is for %+v, and configured for %v; want linux on %s", ref, index.Manifests, config, arch)
 			}
-			if !bytes.Contains(content, []byte(tag)) {
-				t.Errorf("%s: %s does not call itself %s", ref, program, tag)
+			packed := programsIn(t, output(t, crane, "export", "--platform=linux/"+arch, ref, "-"))
+			if got := keys(packed); !slices.Equal(got, want) {
+				t.Errorf("%s has %q; want %q", ref, got, want)
+			}
+			for program, content := range packed {
+				built, err := os.ReadFile(filepath.Join(root, "bin/images/programs", arch, program))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !bytes.Equal(built, content) {
+					t.Errorf("%s: %s is not the one that was built", ref, program)
+				}
+				if !bytes.Contains(content, []byte(tag)) {
+					t.Errorf("%s: %s does not call itself %s", ref, program, tag)
+				}
+				testMachine(t, ref+": "+program, content, arch)
 			}
 		}
 	}
 	if left, err := filepath.Glob(filepath.Join(root, "bin/images/*.layout")); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// platform is what an image is for.
+type platform struct{ Architecture, OS string }
+
+// testMachine checks that a program is of an architecture, and needs nothing beside it.
+func testMachine(t *testing.T, name string, content []byte, arch string) {
+	t.Helper()
+	f, err := elf.NewFile(bytes.NewReader(content))
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	if want := map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[arch]; f.Machine != want {
+		t.Errorf("%s is for %v; want %v", name, f.Machine, want)
+	}
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP {
+			t.Errorf("%s needs a loader; the image has none", name)
+		}
 	}
 }
 
