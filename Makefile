@@ -5,7 +5,7 @@
 # Versions of tools: test/tools/*/go.mod. Versions of the control plane and the
 # reference CNI plugins that tests run against: test/rig/go.mod; of those whose own suites are
 # run: test/rig/suites/go.mod. Of Multus and whereabouts, from which tests change over:
-# test/rig/foreign/go.mod.
+# test/rig/foreign/go.mod. Of other versions of Kubernetes: test/rig/kube/*/go.mod.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -83,6 +83,13 @@ rig-nodes: cc rig ## Build also what nodes run, kubelet and containerd, into bin
 .PHONY: rig-foreign
 rig-foreign: rig-nodes ## Build also Multus and whereabouts into bin/rig, from which pods move to Tenure: half a minute
 	@cd test/rig && $(GO) run . -foreign ../../bin/rig
+
+# Of rig-kube: a folder of test/rig/kube.
+KUBE ?= 1.32
+
+.PHONY: rig-kube
+rig-kube: rig-foreign ## Build also control plane and kubelet of Kubernetes KUBE=1.32 into bin/rig/kube: minutes at first, then nothing
+	@cd test/rig && $(GO) run . -kube='$(KUBE)' ../../bin/rig/kube/'$(KUBE)'
 
 .PHONY: rig-neutron
 rig-neutron: ## Unpack OpenStack's Neutron into bin/rig, out of Debian packages: a minute at first, then nothing

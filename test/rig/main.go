@@ -2,11 +2,12 @@
 // real Kubernetes control plane and the reference CNI plugins, at the versions
 // of this module's go.mod; with -nodes what real nodes run, at those of
 // node/go.mod; with -foreign Multus and whereabouts with their manifests, at those of
-// foreign/go.mod. With -neutron it unpacks OpenStack's Neutron out of Debian packages, at
-// the version of the machine's release; with -site MkDocs and its theme Material likewise, which
-// render the documentation. It makes only what is missing or outdated.
+// foreign/go.mod; with -kube=MINOR a control plane and a kubelet of that minor version of
+// Kubernetes, at those of kube/MINOR/go.mod. With -neutron it unpacks OpenStack's Neutron out of
+// Debian packages, at the version of the machine's release; with -site MkDocs and its theme
+// Material likewise, which render the documentation. It makes only what is missing or outdated.
 //
-//	go run . [-nodes | -foreign | -neutron | -site] DIRECTORY
+//	go run . [-nodes | -foreign | -kube=MINOR | -neutron | -site] DIRECTORY
 //
 // Programs of the control plane that $KUBEBUILDER_ASSETS has are used instead
 // of built, and so are those in PATH, if they are not older than the oldest
@@ -21,6 +22,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -35,14 +37,12 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, getenv func(string) string, out io.Writer) error {
-	built := controlPlane
-	if len(args) > 0 {
-		if other, ok := map[string]set{"-nodes": nodes, "-foreign": foreign, "-neutron": openstack, "-site": site}[args[0]]; ok {
-			built, args = other, args[1:]
-		}
+	built, args, err := asked(args)
+	if err != nil {
+		return err
 	}
 	if len(args) != 1 {
-		return errors.New("usage: rig [-nodes | -foreign | -neutron | -site] DIRECTORY")
+		return errors.New("usage: rig [-nodes | -foreign | -kube=MINOR | -neutron | -site] DIRECTORY")
 	}
 	dir, err := filepath.Abs(args[0])
 	if err != nil {
@@ -88,6 +88,21 @@ func run(ctx context.Context, args []string, getenv func(string) string, out io.
 		return provideNFT(ctx, out, dir)
 	}
 	return nil
+}
+
+// asked returns the set that arguments ask for, and those that follow.
+func asked(args []string) (set, []string, error) {
+	if len(args) == 0 {
+		return controlPlane, args, nil
+	}
+	if other, ok := map[string]set{"-nodes": nodes, "-foreign": foreign, "-neutron": openstack, "-site": site}[args[0]]; ok {
+		return other, args[1:], nil
+	}
+	if minor, ok := strings.CutPrefix(args[0], "-kube="); ok {
+		other, err := anotherKube(minor)
+		return other, args[1:], err
+	}
+	return controlPlane, args, nil
 }
 
 // build makes the programs missing, one after the other: two links of this size

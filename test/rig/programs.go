@@ -79,6 +79,20 @@ var nodes = set{dir: "node", programs: []program{
 	{name: "ctr", module: containerd, pkg: containerd + "/cmd/ctr"},
 }, nft: true}
 
+// anotherKube is what a cluster has of another minor version of Kubernetes than the usual one,
+// with the etcd that this version is made for. All else it has of the other sets.
+func anotherKube(minor string) (set, error) {
+	s := set{dir: filepath.Join("kube", minor), programs: []program{{name: "etcd", module: etcd, pkg: etcd}}}
+	if _, err := os.Stat(filepath.Join(s.dir, "go.mod")); err != nil {
+		there, _ := filepath.Glob("kube/*")
+		return set{}, fmt.Errorf("-kube=%s: there is no test/rig/kube/%[1]s/go.mod, must be one of %q", minor, there)
+	}
+	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet"} {
+		s.programs = append(s.programs, program{name: name, module: kubernetes, pkg: kubernetes + "/cmd/" + name})
+	}
+	return s, nil
+}
+
 // foreign is what a cluster may have in Tenure's place, and beside it while it changes over.
 var foreign = set{dir: "foreign", programs: []program{
 	{name: "multus", module: multus, pkg: multus + "/cmd/multus"},

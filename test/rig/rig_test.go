@@ -49,6 +49,32 @@ func TestElsewhere(t *testing.T) {
 	}
 }
 
+// TestAnotherKube: each folder of kube has a module with Kubernetes of the minor version that it
+// is called by.
+func TestAnotherKube(t *testing.T) {
+	there, err := filepath.Glob("kube/*")
+	if err != nil || len(there) == 0 {
+		t.Fatalf("versions %q, %v", there, err)
+	}
+	for _, dir := range there {
+		minor := filepath.Base(dir)
+		built, err := anotherKube(minor)
+		if err != nil {
+			t.Fatal(err)
+		}
+		versions, err := built.versions(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := versions[kubernetes]; !strings.HasPrefix(got, "v"+minor+".") {
+			t.Errorf("%s has Kubernetes %s", dir, got)
+		}
+	}
+	if _, err := anotherKube("1.2"); err == nil || !strings.Contains(err.Error(), "kube/1.32") {
+		t.Errorf("a version that is not there: %v; want those that are", err)
+	}
+}
+
 func TestOutdated(t *testing.T) {
 	versions := map[string]string{kubernetes: "v1.36.3", etcd: "v3.6.8", plugins: "v1.10.0"}
 	m, err := newManifest(t.TempDir(), controlPlane, versions)
