@@ -31,6 +31,7 @@ const (
 	podNetworks = "components: [../../deploy/attach, ../../deploy/podnetworks]\n"
 	vifs        = "components: [../../deploy/attach, ../../deploy/vifs]\n"
 	neutron     = "components: [../../deploy/neutron]\n"
+	openshift   = "components: [../../deploy/openshift]\n"
 	subnets     = "- op: add\n      path: /spec/template/spec/containers/0/args/-\n      value: --neutron-subnet-namespaces=team-a,team-b\n"
 	kuryr       = "patches:\n- target: {kind: Deployment, name: tenure-controller}\n" +
 		"  patch: |\n    - {op: add, path: /spec/template/spec/containers/0/args/-, value: --kuryr-annotation}\n"
@@ -77,6 +78,9 @@ func TestChartIsTheBase(t *testing.T) {
 		"K9 Neutron, and subnets for two namespaces": {
 			Base + images + neutron + "patches:\n- target: {kind: Deployment, name: tenure-controller}\n  patch: |\n    " + subnets,
 			[]string{"--set=neutron.cloudsSecret=tenure-neutron,neutron.subnetNamespaces={team-a,team-b}"},
+		},
+		"OpenShift": {
+			Base + images + openshift, []string{openShiftAPI},
 		},
 		"other images": {
 			Base + strings.NewReplacer("tenure.dev", "registry.example:5000/net", "dev}", "v7}").Replace(images),

@@ -34,10 +34,21 @@ large ones come out of a file as floats. */}}
 {{- toString $tag -}}
 {{- end -}}
 
+{{/* tenure.where prints the directories of the values. On OpenShift the runtime looks elsewhere than
+by default. */}}
+{{- define "tenure.where" -}}
+{{- $d := deepCopy .Values.directories -}}
+{{- if .Capabilities.APIVersions.Has "security.openshift.io/v1" -}}
+{{-   if eq $d.cniBin "/opt/cni/bin" }}{{ $_ := set $d "cniBin" "/var/lib/cni/bin" }}{{ end -}}
+{{-   if eq $d.cniConf "/etc/cni/net.d" }}{{ $_ := set $d "cniConf" "/etc/kubernetes/cni/net.d" }}{{ end -}}
+{{- end -}}
+{{- toYaml $d -}}
+{{- end -}}
+
 {{/* tenure.directories puts the directories of the values in the place of those of the
 base, in the agent's object .workload. It prints nothing. */}}
 {{- define "tenure.directories" -}}
-{{- $d := .root.Values.directories -}}
+{{- $d := include "tenure.where" .root | fromYaml -}}
 {{- $paths := dict "plugins" $d.cniBin "run" $d.run "state" $d.state "cni-state" $d.cniState "cni-conf" $d.cniConf "pod-resources" (printf "%s/pod-resources" $d.kubelet) -}}
 {{- $pod := .workload.spec.template.spec -}}
 {{- range $pod.volumes -}}
@@ -62,7 +73,7 @@ base, in the agent's object .workload. It prints nothing. */}}
 {{/* tenure.attach adds to the agent's object .workload what keeps the configuration of
 the meta-plugin on the node, as the component of the base does. It prints nothing. */}}
 {{- define "tenure.attach" -}}
-{{- $conf := .root.Values.directories.cniConf -}}
+{{- $conf := (include "tenure.where" .root | fromYaml).cniConf -}}
 {{- $pod := .workload.spec.template.spec -}}
 {{- $agent := index $pod.containers 0 -}}
 {{- $_ := set $agent "args" (list "--cni-conf=/etc/tenure/cni/tenure.conflist" (printf "--cni-conf-dir=%s" $conf)) -}}
