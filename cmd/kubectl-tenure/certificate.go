@@ -37,10 +37,11 @@ func makeCertificate(ctx context.Context, s *session) error {
 		return err
 	}
 	// Of two who make one at once, one trusts what the other does not serve, and begins again.
-	return retry.RetryOnConflict(retry.DefaultRetry, func() error { return s.makeCertificate(ctx) })
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error { return makeCertificateOnce(ctx, s) })
 }
 
-func (s *session) makeCertificate(ctx context.Context) error {
+// makeCertificateOnce fails with a conflict where somebody else has written meanwhile.
+func makeCertificateOnce(ctx context.Context, s *session) error {
 	secret := &corev1.Secret{}
 	err := s.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: certificate.Name}, secret)
 	switch {
@@ -62,7 +63,7 @@ func (s *session) makeCertificate(ctx context.Context) error {
 		return err //nolint:wrapcheck // says what it is about
 	}
 	// Controllers serve with the earlier one for another minute.
-	if err := s.trust(ctx, append(pair.Cert, secret.Data[corev1.TLSCertKey]...)); err != nil {
+	if err := trust(ctx, s, append(pair.Cert, secret.Data[corev1.TLSCertKey]...)); err != nil {
 		return err
 	}
 	before := client.MergeFromWithOptions(secret.DeepCopy(), client.MergeFromWithOptimisticLock{})
@@ -80,7 +81,7 @@ func (s *session) makeCertificate(ctx context.Context) error {
 }
 
 // trust has the API server trust certificates of the webhooks, which are as PEM.
-func (s *session) trust(ctx context.Context, certificates []byte) error {
+func trust(ctx context.Context, s *session, certificates []byte) error {
 	key := client.ObjectKey{Name: podnetwork.Admission}
 	var validating admissionregistration.ValidatingWebhookConfiguration
 	if err := s.client.Get(ctx, key, &validating); err != nil {

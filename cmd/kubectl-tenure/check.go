@@ -47,7 +47,7 @@ func check(ctx context.Context, s *session, o output, apart time.Duration) error
 	if err := s.connect(); err != nil {
 		return err
 	}
-	state, err := s.readState(ctx)
+	state, err := readState(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func check(ctx context.Context, s *session, o output, apart time.Duration) error
 			return context.Cause(ctx)
 		case <-time.After(apart):
 		}
-		if state, err = s.readState(ctx); err != nil {
+		if state, err = readState(ctx, s); err != nil {
 			return err
 		}
 		found = audit.Lasting(found, audit.Look(state), apart)

@@ -115,7 +115,7 @@ func claims(ctx context.Context, s *session, o output, q claimQuery, names []str
 	}
 	var facts claimFacts
 	if q.pool != "" || q.unused || o.format == "wide" || o.structured() {
-		if facts, err = s.claimFacts(ctx, q.pool); err != nil {
+		if facts, err = readClaimFacts(ctx, s, q.pool); err != nil {
 			return err
 		}
 	}
@@ -128,12 +128,12 @@ func claims(ctx context.Context, s *session, o output, q claimQuery, names []str
 		all = slices.DeleteFunc(all, func(c ipamclaims.IPAMClaim) bool { return len(facts.pools[c.UID]) == 0 })
 	}
 	if q.unused {
-		if all, err = s.unusedOnly(ctx, namespace, all, facts); err != nil {
+		if all, err = unusedOnly(ctx, s, namespace, all, facts); err != nil {
 			return err
 		}
 	}
 	if q.save {
-		return o.save(s, all)
+		return save(o, s, all)
 	}
 	l := listing{table: table{
 		heads: []string{"NAMESPACE", "NAME", "NETWORK", "INTERFACE", "IPS", "POD", "ALLOCATED", "POOL", "OWNER", "USED-BY", "MESSAGE", "AGE"},
@@ -149,7 +149,7 @@ func claims(ctx context.Context, s *session, o output, q claimQuery, names []str
 	}
 	l.value = map[string]any{"claims": views}
 	if len(all) == 0 && len(names) == 0 && !q.everywhere && q.pool == "" && !q.unused {
-		l.table.none = s.elsewhere(ctx, namespace)
+		l.table.none = elsewhere(ctx, s, namespace)
 	}
 	if q.unused && len(all) > 0 {
 		l.table.sum = sumUnused(all)
@@ -159,7 +159,7 @@ func claims(ctx context.Context, s *session, o output, q claimQuery, names []str
 
 // elsewhere says that a namespace has no claims, and, as far as one may see, whether others have
 // some.
-func (s *session) elsewhere(ctx context.Context, namespace string) string {
+func elsewhere(ctx context.Context, s *session, namespace string) string {
 	none := fmt.Sprintf("There are none in namespace %s.", namespace)
 	var some ipamclaims.IPAMClaimList
 	if err := s.client.List(ctx, &some, client.Limit(1)); err == nil && len(some.Items) > 0 {
@@ -174,8 +174,8 @@ type claimFacts struct {
 	uses  map[types.UID][]useView
 }
 
-// claimFacts reads the leases of a pool, or of all, and the sub-leases.
-func (s *session) claimFacts(ctx context.Context, pool string) (claimFacts, error) {
+// readClaimFacts reads the leases of a pool, or of all, and the sub-leases.
+func readClaimFacts(ctx context.Context, s *session, pool string) (claimFacts, error) {
 	f := claimFacts{pools: map[types.UID][]string{}, uses: map[types.UID][]useView{}}
 	fields := client.MatchingFields{}
 	if pool != "" {

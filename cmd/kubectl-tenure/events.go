@@ -15,13 +15,13 @@ const mostEvents = 5
 
 // events adds the warnings about the pod.
 func (l podLook) events(ctx context.Context, v *podView) error {
-	all, err := l.warnings(ctx, v.Namespace, client.MatchingFields{"involvedObject.uid": v.UID})
+	all, err := warnings(ctx, l.session, v.Namespace, client.MatchingFields{"involvedObject.uid": v.UID})
 	v.Events = all[:min(len(all), mostEvents)]
 	return err
 }
 
 // warnings returns the warnings of a namespace about an object, the latest first.
-func (s *session) warnings(ctx context.Context, namespace string, about client.MatchingFields) (events []eventView, err error) {
+func warnings(ctx context.Context, s *session, namespace string, about client.MatchingFields) (events []eventView, err error) {
 	about["type"] = corev1.EventTypeWarning
 	all, err := listAll(ctx, s.client, &corev1.EventList{}, func(e *corev1.EventList) []corev1.Event { return e.Items }, client.InNamespace(namespace), about)
 	if err != nil {

@@ -84,7 +84,7 @@ func leases(ctx context.Context, s *session, o output, q leaseQuery, names []str
 	if all, err = pick(all, "lease", names, func(l *v1alpha1.IPLease) string { return l.Name }); err != nil {
 		return err
 	}
-	shapes, err := s.shapes(ctx, q.pool)
+	shapes, err := shapesOf(ctx, s, q.pool)
 	if err != nil {
 		return err
 	}
@@ -106,8 +106,8 @@ func leases(ctx context.Context, s *session, o output, q leaseQuery, names []str
 	return o.write(s, l)
 }
 
-// shapes returns the ranges of the pool of that name, if there is one, or of all.
-func (s *session) shapes(ctx context.Context, pool string) (map[string]*allocator.Shape, error) {
+// shapesOf returns the ranges of the pool of that name, if there is one, or of all.
+func shapesOf(ctx context.Context, s *session, pool string) (map[string]*allocator.Shape, error) {
 	var only client.MatchingFields
 	if pool != "" {
 		only = client.MatchingFields{"metadata.name": pool}

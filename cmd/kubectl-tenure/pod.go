@@ -213,7 +213,7 @@ func (l podLook) addPlanned(ctx context.Context, v *podView) (faults []string, e
 		}
 		of := networks.Read("", step.Name, time.Time{}, string(step.List))
 		if of.Unnamed() {
-			pools, err := l.domainPools(ctx)
+			pools, err := readDomainPools(ctx, l.session)
 			if err != nil && !forbidden(err) {
 				return nil, err
 			}

@@ -69,7 +69,7 @@ func (l podLook) poolHolding(ctx context.Context, v *podView, n networkView, add
 			return name, err
 		}
 	}
-	others, err := l.readPools(ctx, nil)
+	others, err := listAll(ctx, l.client, &v1alpha1.IPPoolList{}, poolsIn)
 	if err != nil {
 		return "", err
 	}

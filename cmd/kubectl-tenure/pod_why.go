@@ -74,7 +74,7 @@ func (l podLook) definition(ctx context.Context, v *podView, n networkView) erro
 	if !ok || n.step.PodNetwork != "" {
 		return nil
 	}
-	all, err := l.warnings(ctx, namespace, client.MatchingFields{"involvedObject.kind": "NetworkAttachmentDefinition", "involvedObject.name": name})
+	all, err := warnings(ctx, l.session, namespace, client.MatchingFields{"involvedObject.kind": "NetworkAttachmentDefinition", "involvedObject.name": name})
 	if len(all) > 0 {
 		v.because("network %s: %s ago its definition was warned of: %s: %s", n.Network, l.age(all[0].Last), all[0].Reason, all[0].Message)
 	}
@@ -224,16 +224,6 @@ func (l podLook) takenBy(ctx context.Context, v *podView, n networkView, p *v1al
 	return nil
 }
 
-// servesPod reports whether a pod has the address.
-func (v whoView) servesPod(namespace, name string) bool {
-	for _, u := range v.Pods {
-		if u.Namespace == namespace && u.Pod == name {
-			return true
-		}
-	}
-	return false
-}
-
 // requests adds what the node has asked of the cluster for the pod.
 func (l podLook) requests(ctx context.Context, v *podView) error {
 	subs, err := listAll(ctx, l.client, &v1alpha1.IPSubLeaseList{}, subLeasesIn, client.MatchingFields{"spec.node": v.Node})
@@ -258,7 +248,7 @@ func (l podLook) requests(ctx context.Context, v *podView) error {
 // reg adds why the node's agent cannot serve, as far as its registration tells. Not everybody may
 // read registrations.
 func (l podLook) reg(ctx context.Context, v *podView) error {
-	reg, beat, err := l.readRegistration(ctx, protocol.NodeName(v.Node))
+	reg, beat, err := readRegistration(ctx, l.session, protocol.NodeName(v.Node))
 	switch {
 	case forbidden(err):
 	case err != nil:

@@ -86,7 +86,7 @@ func pools(ctx context.Context, s *session, o output, names []string) error {
 	if err := s.connect(); err != nil {
 		return err
 	}
-	all, err := s.readPools(ctx, names)
+	all, err := readPools(ctx, s, names)
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func pools(ctx context.Context, s *session, o output, names []string) error {
 const countedAt = "as of two minutes ago, or later"
 
 // readPools reads the pools of these names, or all.
-func (s *session) readPools(ctx context.Context, names []string) ([]v1alpha1.IPPool, error) {
+func readPools(ctx context.Context, s *session, names []string) ([]v1alpha1.IPPool, error) {
 	if len(names) == 1 {
 		p, out, err := s.api.ReadIPPool(ctx, protocol.PoolName(names[0]))
 		if out == protocol.NotFound {
@@ -243,7 +243,8 @@ func describePool(ctx context.Context, s *session, o output, p *v1alpha1.IPPool)
 	if err != nil {
 		return err
 	}
-	regs, err := s.regs(ctx, reader{s.client, func(metav1.Object, error) {}}) // check tells of those
+	// check tells of those that cannot be read.
+	regs, err := registrations(ctx, s, newUnread(s.client).of("registration"))
 	if err != nil && !forbidden(err) {
 		return err
 	}

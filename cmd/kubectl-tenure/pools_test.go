@@ -29,7 +29,7 @@ func TestDescribesAPool(t *testing.T) {
 		{Node: "node-7", Leases: 2, Used: 36, Free: 10, Ceded: 2, Unreachable: 10, Why: []string{"no agent is registered", "frozen"}},
 	}
 	var out bytes.Buffer
-	writePool(screen{w: &out}, p, view)
+	writePool(screenOf(&out), p, view)
 	const want = `Pool          lan
 Domain        vlan-7
 Take-over     Confirmed

@@ -16,7 +16,7 @@ import (
 
 // readRegistration reads a node's registration live, nil if there is none, and when it was last
 // renewed. Of one that is garbled it returns what can be read, as the controller does.
-func (s *session) readRegistration(ctx context.Context, name protocol.NodeName) (*protocol.Registration, time.Time, error) {
+func readRegistration(ctx context.Context, s *session, name protocol.NodeName) (*protocol.Registration, time.Time, error) {
 	var o coordination.Lease
 	switch err := s.client.Get(ctx, s.api.RegistrationKey(name), &o); {
 	case apierrors.IsNotFound(err):
@@ -40,7 +40,7 @@ func regsIn(l *coordination.LeaseList) (regs []coordination.Lease) {
 
 // registrations returns the registrations by their nodes: of one that is garbled what can be read,
 // and from is told. The Beat of each is the one by [lastBeat].
-func (s *session) regs(ctx context.Context, from reader) (map[protocol.NodeName]protocol.Registration, error) {
+func registrations(ctx context.Context, s *session, from reader) (map[protocol.NodeName]protocol.Registration, error) {
 	all, err := read(ctx, from, &coordination.LeaseList{}, regsIn, func(o *coordination.Lease) (protocol.Registration, error) {
 		reg, err := kube.RegistrationOf(o)
 		if err != nil {

@@ -169,7 +169,7 @@ func (r *release) look(ctx context.Context, name protocol.NodeName) (*lost, erro
 		return nil, fmt.Errorf("read node %s: %w", name, err)
 	}
 	var err error
-	if l.reg, l.beat, err = r.readRegistration(ctx, name); err != nil {
+	if l.reg, l.beat, err = readRegistration(ctx, r.session, name); err != nil {
 		return nil, err
 	}
 	if l.leases, err = r.api.LeasesOfNode(ctx, name); err != nil {
@@ -235,7 +235,7 @@ func (l *lost) decide(now time.Time) (do deed, refusal string) {
 	registered := l.reg != nil && !l.reg.Ended()
 	off := l.node != nil && kube.NodeOf(l.node).Off
 	switch {
-	case l.node != nil && ready(l.node):
+	case l.node != nil && nodeReady(l.node):
 		return 0, "the Node is Ready: its kubelet runs. Stop the machine first"
 	case registered && quiet < beats(l.reg.Fence):
 		return 0, fmt.Sprintf("its agent beats: the last heartbeat was %s ago, and one comes every %s. If the machine is off, try again in %s",
@@ -273,7 +273,8 @@ func beats(fence time.Duration) time.Duration {
 	return every + time.Minute
 }
 
-func ready(node *corev1.Node) bool {
+// nodeReady reports whether the kubelet of a node runs.
+func nodeReady(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	})
@@ -285,7 +286,7 @@ func (l *lost) write(s *session, to screen) {
 	switch {
 	case l.made() != nil:
 		state = "made by an earlier release-node"
-	case l.node != nil && ready(l.node):
+	case l.node != nil && nodeReady(l.node):
 		state = "Ready"
 	case l.node != nil:
 		state = "not Ready"

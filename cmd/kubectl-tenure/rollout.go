@@ -27,7 +27,7 @@ func deploymentIn(o *unstructured.Unstructured) (*appsv1.Deployment, error) {
 
 // deploymentOf reads the Deployment of a pod that a ReplicaSet controls. It is nil if there is
 // none, or if the user may not read it.
-func (s *session) deploymentOf(ctx context.Context, pod protocol.PodRef) (*appsv1.Deployment, error) {
+func deploymentOf(ctx context.Context, s *session, pod protocol.PodRef) (*appsv1.Deployment, error) {
 	i := strings.LastIndexByte(pod.Owner.Name, '-')
 	if pod.Owner.Kind != "ReplicaSet" || i < 0 {
 		return nil, nil //nolint:nilnil // it has none, and nothing is wrong

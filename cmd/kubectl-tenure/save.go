@@ -16,7 +16,7 @@ import (
 
 // save writes claims as kubectl apply takes them: without owners, UIDs, ports and status, and
 // asking for the addresses that they have.
-func (o *output) save(s *session, claims []ipamclaims.IPAMClaim) error {
+func save(o output, s *session, claims []ipamclaims.IPAMClaim) error {
 	kept := []savedClaim{}
 	for i := range claims {
 		if claims[i].DeletionTimestamp == nil {

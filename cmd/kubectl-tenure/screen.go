@@ -18,11 +18,11 @@ type screen struct {
 	width    int // of a terminal, by which long facts are folded; else 0
 }
 
-// screen returns where the session's results go. Colours are for terminals, and
-// not where NO_COLOR is set (no-color.org) or the terminal cannot show them.
-func (s *session) screen() screen {
-	to := screen{w: s.stdout}
-	f, ok := s.stdout.(*os.File)
+// screenOf returns the screen that w is. Colours are for terminals, and not where NO_COLOR is set
+// (no-color.org) or the terminal cannot show them.
+func screenOf(w io.Writer) screen {
+	to := screen{w: w}
+	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
 		return to
 	}

@@ -38,6 +38,9 @@ type session struct {
 	ahead  atomic.Int64 // by how many nanoseconds the API server's clock is ahead of this machine's
 }
 
+// screen returns where the session's results go.
+func (s *session) screen() screen { return screenOf(s.stdout) }
+
 // addFlags adds the flags that every command has: kubectl's own.
 func (s *session) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&s.kubeconfig, "kubeconfig", "", "path of a kubeconfig (default: as kubectl has it)")

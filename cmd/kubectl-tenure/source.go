@@ -168,7 +168,7 @@ func (s *source) Pod(ctx context.Context, ref facts.PodRef) (resolve.Pod, error)
 	if out != protocol.Done {
 		return resolve.Pod{}, fmt.Errorf("read pod %s/%s: %w", ref.Namespace, ref.Name, err)
 	}
-	if s.deployment, err = s.deploymentOf(ctx, kube.PodRefOf(o)); err != nil {
+	if s.deployment, err = deploymentOf(ctx, s.session, kube.PodRefOf(o)); err != nil {
 		return resolve.Pod{}, fmt.Errorf("read the Deployment of pod %s/%s: %w", ref.Namespace, ref.Name, err)
 	}
 	return resolve.Pod{

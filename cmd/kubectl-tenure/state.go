@@ -31,8 +31,8 @@ import (
 
 // readState reads the whole cluster live, in pages and in the order that
 // [audit.State] asks for. Of each object only what is looked at is kept.
-func (s *session) readState(ctx context.Context) (st audit.State, err error) {
-	not := unread{client: s.client, told: map[string]bool{}}
+func readState(ctx context.Context, s *session) (st audit.State, err error) {
+	not := newUnread(s.client)
 	if st.Leases, err = read(ctx, not.of("iplease"), &v1alpha1.IPLeaseList{}, leasesIn, kube.LeaseOf); err != nil {
 		return st, err
 	}
@@ -52,7 +52,7 @@ func (s *session) readState(ctx context.Context) (st audit.State, err error) {
 	for i := range reserved {
 		st.Reservations[protocol.UID(reserved[i].UID)] = true
 	}
-	known, err := s.networks(ctx)
+	known, err := readNetworks(ctx, s)
 	if err != nil {
 		return st, err
 	}
@@ -66,13 +66,13 @@ func (s *session) readState(ctx context.Context) (st audit.State, err error) {
 	if st.Pods, err = read(ctx, not.of("pod"), &corev1.PodList{}, func(l *corev1.PodList) []corev1.Pod { return l.Items }, known.pod, live); err != nil {
 		return st, err
 	}
-	if st.Nodes, st.NotReady, err = s.nodes(ctx); err != nil {
+	if st.Nodes, st.NotReady, err = readNodes(ctx, s); err != nil {
 		return st, err
 	}
-	if st.Registrations, err = s.regs(ctx, not.of("registration")); err != nil {
+	if st.Registrations, err = registrations(ctx, s, not.of("registration")); err != nil {
 		return st, err
 	}
-	if st.Webhooks, err = s.webhooks(ctx); err != nil {
+	if st.Webhooks, err = webhooks(ctx, s); err != nil {
 		return st, err
 	}
 	st.Now, st.Unreadable = s.now(), not.all
@@ -81,7 +81,7 @@ func (s *session) readState(ctx context.Context) (st audit.State, err error) {
 
 // webhooks reads whether there are webhooks of PodNetworks, and until when the API server trusts
 // their certificate.
-func (s *session) webhooks(ctx context.Context) (*audit.Webhooks, error) {
+func webhooks(ctx context.Context, s *session) (*audit.Webhooks, error) {
 	var o admissionregistration.ValidatingWebhookConfiguration
 	err := s.client.Get(ctx, client.ObjectKey{Name: podnetwork.Admission}, &o)
 	switch {
@@ -114,6 +114,9 @@ type unread struct {
 	all    []audit.Unreadable
 	told   map[string]bool // by [audit.Unreadable.Object]
 }
+
+// newUnread returns one that has not been told of any object.
+func newUnread(c client.Client) *unread { return &unread{client: c, told: map[string]bool{}} }
 
 // of returns a reader of the objects of a kind.
 func (u *unread) of(kind string) reader {
@@ -158,9 +161,9 @@ func read[T, K any, PL interface {
 	}, opts...)
 }
 
-// nodes reads which Nodes there are, which of them somebody vouches are off, and which
+// readNodes reads which Nodes there are, which of them somebody vouches are off, and which
 // are known not to be Ready.
-func (s *session) nodes(ctx context.Context) (nodes map[protocol.NodeName]protocol.Node, notReady map[protocol.NodeName]bool, err error) {
+func readNodes(ctx context.Context, s *session) (nodes map[protocol.NodeName]protocol.Node, notReady map[protocol.NodeName]bool, err error) {
 	all, err := listAll(ctx, s.client, &corev1.NodeList{}, func(l *corev1.NodeList) []corev1.Node {
 		for i := range l.Items { // what a kubelet says of itself is long
 			l.Items[i] = corev1.Node{ObjectMeta: l.Items[i].ObjectMeta, Spec: l.Items[i].Spec, Status: corev1.NodeStatus{Conditions: l.Items[i].Status.Conditions}}
@@ -185,14 +188,14 @@ type knownNetworks struct {
 	hostLocal    map[string]bool               // definitions in host-local's form
 }
 
-// networks reads the definitions.
-func (s *session) networks(ctx context.Context) (knownNetworks, error) {
+// readNetworks reads the definitions.
+func readNetworks(ctx context.Context, s *session) (knownNetworks, error) {
 	k := knownNetworks{byName: map[string][]networks.Network{}, byDefinition: map[string]networks.Network{}, hostLocal: map[string]bool{}}
 	all, err := listAll(ctx, s.client, &nad.NetworkAttachmentDefinitionList{}, func(l *nad.NetworkAttachmentDefinitionList) []nad.NetworkAttachmentDefinition { return l.Items })
 	if err != nil {
 		return k, err
 	}
-	pools, err := s.domainPools(ctx)
+	pools, err := readDomainPools(ctx, s)
 	for i := range all {
 		n := networks.Read(all[i].Namespace, all[i].Name, all[i].CreationTimestamp.Time, all[i].Spec.Config).Place(pools)
 		k.byName[n.Name] = append(k.byName[n.Name], n)
@@ -202,8 +205,8 @@ func (s *session) networks(ctx context.Context) (knownNetworks, error) {
 	return k, err
 }
 
-// domainPools reads which pools ranges without a name may be of.
-func (s *session) domainPools(ctx context.Context) ([]poolspec.DomainPool, error) {
+// readDomainPools reads which pools ranges without a name may be of.
+func readDomainPools(ctx context.Context, s *session) ([]poolspec.DomainPool, error) {
 	all, err := listAll(ctx, s.client, &v1alpha1.IPPoolList{}, poolsIn)
 	return kube.DomainPools(all), err
 }

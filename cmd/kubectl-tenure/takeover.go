@@ -68,7 +68,7 @@ func stillThere(made *corev1.Node) string {
 // sitsStill reads the registration directly before a write that puts on record that the node is
 // dead: its heartbeats change no other object that the write could be bound to.
 func (r *release) sitsStill(ctx context.Context, l *lost) error {
-	reg, _, err := r.readRegistration(ctx, l.name)
+	reg, _, err := readRegistration(ctx, r.session, l.name)
 	if err == nil && !sameBeat(reg, l.reg) {
 		err = fmt.Errorf("the registration of node %s has changed while it was looked at: nothing was done. Look again", l.name)
 	}

@@ -298,7 +298,7 @@ func (u *uninstall) pods(ctx context.Context) (pods []corev1.Pod, away map[strin
 	}
 	away = map[string]bool{}
 	for i := range nodes.Items {
-		away[nodes.Items[i].Name] = !ready(&nodes.Items[i])
+		away[nodes.Items[i].Name] = !nodeReady(&nodes.Items[i])
 	}
 	return list.Items, away, nil
 }

@@ -15,7 +15,7 @@ import (
 
 // unusedOnly keeps of claims those that were kept for a StatefulSet and that no pod uses or is
 // to use: the set is gone, or has neither their ordinal nor their network any more.
-func (s *session) unusedOnly(ctx context.Context, namespace string, all []ipamclaims.IPAMClaim, facts claimFacts) ([]ipamclaims.IPAMClaim, error) {
+func unusedOnly(ctx context.Context, s *session, namespace string, all []ipamclaims.IPAMClaim, facts claimFacts) ([]ipamclaims.IPAMClaim, error) {
 	sets, err := listAll(ctx, s.client, &appsv1.StatefulSetList{}, func(l *appsv1.StatefulSetList) []appsv1.StatefulSet { return l.Items }, client.InNamespace(namespace))
 	if err != nil {
 		return nil, err

@@ -54,10 +54,10 @@ func versions(ctx context.Context, s *session, o output) error {
 	err := s.connect()
 	var agents, controllers map[string]int
 	if err == nil {
-		agents, err = s.running(ctx, agentName)
+		agents, err = runningVersions(ctx, s, agentName)
 	}
 	if err == nil {
-		controllers, err = s.running(ctx, controllerName)
+		controllers, err = runningVersions(ctx, s, controllerName)
 	}
 	for _, name := range slices.Sorted(maps.Keys(agents)) {
 		v.Agents = append(v.Agents, versionView{Version: name, Nodes: agents[name]})
@@ -76,8 +76,9 @@ func versions(ctx context.Context, s *session, o output) error {
 	return o.encode(s, v)
 }
 
-// running returns how many pods run each version of the program name. Each node has one agent.
-func (s *session) running(ctx context.Context, name string) (map[string]int, error) {
+// runningVersions returns how many pods run each version of the program name. Each node has one
+// agent.
+func runningVersions(ctx context.Context, s *session, name string) (map[string]int, error) {
 	versions, err := listAll(ctx, s.client, &corev1.PodList{}, func(l *corev1.PodList) (versions []string) {
 		for i := range l.Items {
 			if v := versionOf(&l.Items[i], name); v != "" {

@@ -78,7 +78,7 @@ func who(ctx context.Context, s *session, o output, addr netip.Addr) error {
 	if err := s.connect(); err != nil {
 		return err
 	}
-	all, err := s.readPools(ctx, nil)
+	all, err := listAll(ctx, s.client, &v1alpha1.IPPoolList{}, poolsIn)
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func hasAddress(p *v1alpha1.IPPool, addr netip.Addr) bool {
 
 // leaseOf reads the lease of the pool's block that has addr, nil if there is none. Its
 // name is known while the pool is open: all its leases have one size then.
-func (s *session) leaseOf(ctx context.Context, p *v1alpha1.IPPool, addr netip.Addr) (*v1alpha1.IPLease, error) {
+func leaseOf(ctx context.Context, s *session, p *v1alpha1.IPPool, addr netip.Addr) (*v1alpha1.IPLease, error) {
 	if pool := kube.PoolOf(p); pool.Open && pool.BlockBits(addr) > 0 {
 		block, err := addr.Prefix(pool.BlockBits(addr))
 		if err != nil {
@@ -141,7 +141,7 @@ func (s *session) leaseOf(ctx context.Context, p *v1alpha1.IPPool, addr netip.Ad
 // whoInPool says who has addr in one pool; ok is false where the pool has nothing to do
 // with it: neither its ranges nor, of earlier ranges, its leases.
 func whoInPool(ctx context.Context, s *session, p *v1alpha1.IPPool, addr netip.Addr) (v whoView, ok bool, err error) {
-	l, err := s.leaseOf(ctx, p, addr)
+	l, err := leaseOf(ctx, s, p, addr)
 	switch {
 	case err != nil:
 		return whoView{}, false, fmt.Errorf("read the lease of %s in pool %s: %w", addr, p.Name, err)
@@ -155,12 +155,12 @@ func whoInPool(ctx context.Context, s *session, p *v1alpha1.IPPool, addr netip.A
 	for _, g := range l.Spec.Grants {
 		if granted, err := netip.ParseAddr(g.Address); err == nil && granted == addr {
 			v.Freeing = g.Freeing
-			return v, true, s.grantee(ctx, g, &v)
+			return v, true, grantee(ctx, s, g, &v)
 		}
 	}
 	if a, ok := allocationOf(l, addr); ok {
 		v.Owner, v.Pods = "Pod", []useView{a}
-		v.Note, err = s.whetherGone(ctx, a, l.Status.Published)
+		v.Note, err = whetherGone(ctx, s, a, l.Status.Published)
 		return v, true, err
 	}
 	v.Note = whyNobody(v, l, p, addr)
@@ -176,7 +176,7 @@ func whoInPool(ctx context.Context, s *session, p *v1alpha1.IPPool, addr netip.A
 
 // whetherGone says of a pod that has an address, by what its node published then, that the pod is
 // gone; "" if it is there, or if the user may not read it.
-func (s *session) whetherGone(ctx context.Context, a useView, then *metav1.Time) (string, error) {
+func whetherGone(ctx context.Context, s *session, a useView, then *metav1.Time) (string, error) {
 	var pod corev1.Pod
 	err := s.client.Get(ctx, client.ObjectKey{Namespace: a.Namespace, Name: a.Pod}, &pod)
 	switch {
@@ -197,7 +197,7 @@ func (s *session) whetherGone(ctx context.Context, a useView, then *metav1.Time)
 // addShowing adds the pods that show the address in their status: those of a node, or of any
 // where node is empty.
 func (v *whoView) addShowing(ctx context.Context, s *session, node string, addr netip.Addr, note string) error {
-	pods, err := s.showing(ctx, node, v.Pool, addr)
+	pods, err := showing(ctx, s, node, v.Pool, addr)
 	if len(pods) > 0 {
 		v.Owner, v.Pods, v.Note = "Pod", pods, note
 	}
@@ -207,8 +207,8 @@ func (v *whoView) addShowing(ctx context.Context, s *session, node string, addr 
 // showing returns the pods of a node that show an address of a pool in their status; with
 // no node named those of any, also by networks of other IPAMs. There are none where the
 // user may not read what tells.
-func (s *session) showing(ctx context.Context, node, pool string, addr netip.Addr) (shown []useView, err error) {
-	known, err := s.networks(ctx)
+func showing(ctx context.Context, s *session, node, pool string, addr netip.Addr) (shown []useView, err error) {
+	known, err := readNetworks(ctx, s)
 	if err == nil {
 		of := unfinished
 		if node != "" {
@@ -217,7 +217,7 @@ func (s *session) showing(ctx context.Context, node, pool string, addr netip.Add
 		on := client.MatchingFieldsSelector{Selector: of}
 		_, err = listAll(ctx, s.client, &corev1.PodList{}, func(l *corev1.PodList) []corev1.Pod {
 			for i := range l.Items {
-				of := known.showing(&l.Items[i], protocol.PoolName(pool), addr)
+				of := showingOf(known, &l.Items[i], protocol.PoolName(pool), addr)
 				if len(of) == 0 && node == "" {
 					of = showingForeign(&l.Items[i], addr)
 				}
@@ -243,8 +243,8 @@ func showingForeign(o *corev1.Pod, addr netip.Addr) (shown []useView) {
 	return shown
 }
 
-// showing returns the interfaces of a pod that have, by its status, an address of a pool.
-func (k knownNetworks) showing(o *corev1.Pod, pool protocol.PoolName, addr netip.Addr) (shown []useView) {
+// showingOf returns the interfaces of a pod that have, by its status, an address of a pool.
+func showingOf(k knownNetworks, o *corev1.Pod, pool protocol.PoolName, addr netip.Addr) (shown []useView) {
 	p, err := k.pod(o)
 	if err != nil || p.Leaving { // it may have given back what it had
 		return nil
@@ -304,6 +304,16 @@ func allocationOf(l *v1alpha1.IPLease, addr netip.Addr) (useView, bool) {
 	return useView{}, false
 }
 
+// servesPod reports whether a pod has the address.
+func (v whoView) servesPod(namespace, name string) bool {
+	for _, u := range v.Pods {
+		if u.Namespace == namespace && u.Pod == name {
+			return true
+		}
+	}
+	return false
+}
+
 // parseAllocation reads "address namespace/pod interface".
 func parseAllocation(text string) (addr netip.Addr, u useView, ok bool) {
 	words := strings.Fields(text)
@@ -317,7 +327,7 @@ func parseAllocation(text string) (addr netip.Addr, u useView, ok bool) {
 }
 
 // grantee says whom an address was granted to, and which pods that serves.
-func (s *session) grantee(ctx context.Context, g v1alpha1.Grant, v *whoView) error {
+func grantee(ctx context.Context, s *session, g v1alpha1.Grant, v *whoView) error {
 	names := []string{g.To.Name}
 	switch g.To.Kind {
 	case v1alpha1.GranteeClaim:

@@ -17,8 +17,8 @@ import (
 // TestFactsAreApart: a long key, as some conditions have, does not run into its value.
 func TestFactsAreApart(t *testing.T) {
 	var out bytes.Buffer
-	screen{w: &out}.facts([]fact{{"Ready", cell{text: "True"}}, {"DefinitionsDisagree", cell{text: "True"}}})
-	screen{w: &out}.fact("ForeignAddresses", cell{text: "True"})
+	screenOf(&out).facts([]fact{{"Ready", cell{text: "True"}}, {"DefinitionsDisagree", cell{text: "True"}}})
+	screenOf(&out).fact("ForeignAddresses", cell{text: "True"})
 	want := "Ready                True\nDefinitionsDisagree  True\nForeignAddresses  True\n"
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -48,7 +48,7 @@ func TestFindingsAreSummedUp(t *testing.T) {
 		return audit.Finding{Rule: audit.AllocationLeaked, Object: "iplease l", Pool: "p", Address: addr, What: "gone", Remedy: "none yet", Settling: true}
 	}
 	var out bytes.Buffer
-	writeFindings(screen{w: &out}, audit.State{}, []audit.Finding{
+	writeFindings(screenOf(&out), audit.State{}, []audit.Finding{
 		leaked("10.0.0.1"), leaked("10.0.0.2"), leaked("10.0.0.3"),
 		{Rule: audit.SubLeaseLeaked, Object: "ipsublease s", What: "its pod is gone", Remedy: "none yet", Settling: true},
 		{Rule: audit.NoAgent, Object: "nodes", What: "no agent", Remedy: "none"},
