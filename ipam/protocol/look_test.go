@@ -58,3 +58,15 @@ func TestReportOfTooManyUnseen(t *testing.T) {
 		t.Errorf("it reports %q, error %v; want what cannot be read", got.Unread, err)
 	}
 }
+
+func TestParseRanges(t *testing.T) {
+	set, err := ParseRanges([]string{"10.0.0.1-10.0.0.3", "fd00::1-fd00::1"})
+	if err != nil || len(set.Ranges()) != 2 {
+		t.Errorf("got %v, %v; want two ranges", set, err)
+	}
+	for _, bad := range []string{"", "10.0.0.1", "10.0.0.3-10.0.0.1", "10.0.0.1-fd00::1"} {
+		if _, err := ParseRanges([]string{bad}); err == nil {
+			t.Errorf("%q is taken for a range", bad)
+		}
+	}
+}

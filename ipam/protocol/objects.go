@@ -375,6 +375,19 @@ type Recall struct {
 	Ranges []string `json:"ranges"` // "first-last", inclusive
 }
 
+// ParseRanges reads ranges of the form "first-last", inclusive.
+func ParseRanges(ranges []string) (*netipx.IPSet, error) {
+	var b netipx.IPSetBuilder
+	for _, text := range ranges {
+		r, err := netipx.ParseIPRange(text)
+		if err != nil {
+			return nil, fmt.Errorf("range %q: %w", text, err)
+		}
+		b.AddRange(r)
+	}
+	return b.IPSet()
+}
+
 // RecallID returns the ID of the nth recall that a maker makes.
 func RecallID(at time.Time, maker string, n uint64) string {
 	return fmt.Sprintf("%x.%s.%x", at.UnixMilli(), maker, n)

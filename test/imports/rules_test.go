@@ -265,6 +265,10 @@ var rules = []rule{
 		never: join(kubernetes, cni, []string{"./ipam/node/agent"}),
 	},
 	{
+		pkg: "./ipam/node/sightings", why: "it says what is on the host and in the store: who asks is not its business",
+		never: join(kubernetes, cni, []string{"./ipam/node/agent"}),
+	},
+	{
 		pkg: "./ipam/node/agent", why: "the agent declares what it needs of a cluster, and is tested without one",
 		never: join(kubernetes, cni),
 	},

@@ -11,7 +11,7 @@ import (
 
 // scheduled are the packages that start, wait, and tell the time through ipam/node/sched
 // alone, so that a simulation can decide what they do when.
-var scheduled = []string{"ipam/node/agent", "ipam/node/assign", "ipam/node/leasestatus", "ipam/node/recovery"}
+var scheduled = []string{"ipam/node/agent", "ipam/node/assign", "ipam/node/leasestatus", "ipam/node/recovery", "ipam/node/sightings"}
 
 // TestAgentRunsByItsScheduler: the agent starts no goroutine, selects nothing, receives from no
 // channel, reads no clock and draws no number by itself.

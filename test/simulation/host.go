@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/tenure-ipam/tenure/ipam/cniresults"
-	"github.com/tenure-ipam/tenure/ipam/node/agent"
+	"github.com/tenure-ipam/tenure/ipam/node/sightings"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 )
 
@@ -15,20 +15,20 @@ type simHost struct{ n *simNode }
 
 func netnsPath(cid string) string { return "/var/run/netns/" + cid }
 
-// Gone implements [agent.Host].
+// Gone implements agent.Host.
 func (h simHost) Gone(a store.Attachment) bool {
 	return h.n.w.fault == M31 || !h.n.netnsOf(a.ContainerID)
 }
 
-// There implements [agent.Host].
+// There implements [sightings.Host].
 func (h simHost) There(netns string) bool {
 	return slices.ContainsFunc(h.n.guests, func(g *guest) bool { return g.netns && netnsPath(g.cid) == netns }) || slices.ContainsFunc(h.n.sandboxes, func(s *sandbox) bool { return s.netns && netnsPath(s.cid) == netns })
 }
 
-// HostLocal implements [agent.Host].
-func (simHost) HostLocal(string, string) ([]agent.HostLocalFile, error) { return nil, nil }
+// HostLocal implements [sightings.Host].
+func (simHost) HostLocal(string, string) ([]sightings.HostLocalFile, error) { return nil, nil }
 
-// Netns implements [agent.Host].
+// Netns implements agent.Host.
 func (h simHost) Netns() (all []store.Netns, _ error) {
 	for _, s := range h.n.sandboxes {
 		if s.netns {
@@ -43,7 +43,7 @@ func (h simHost) Netns() (all []store.Netns, _ error) {
 	return all, nil
 }
 
-// Cached implements [agent.Host].
+// Cached implements [sightings.Host].
 func (h simHost) Cached() (all []cniresults.Entry, _ []*cniresults.FileError, _ error) {
 	for _, s := range h.n.sandboxes {
 		if !s.uses() || s.unwritten {

@@ -84,17 +84,7 @@ var mutants = map[Fault][]mutation{
 			}
 			return known.Pressure
 		}())`},
-		{"ipam/node/agent/maintain.go", `	p := a.pools[name]
-	if p == nil {
-		return false
-	}
-	known, absent, _ := p.now()
-	return absent`, `	p := a.pools[name]
-	if p == nil || mutant.On == "M35" {
-		return false
-	}
-	known, absent, _ := p.now()
-	return absent`},
+		{"ipam/node/agent/maintain.go", "	return absent || known != nil && (known.Pressure", `	return mutant.On != "M35" && absent || mutant.On != "M35" && known != nil && (known.Pressure`},
 	},
 	M40: {step, {"ipam/node/agent/restored.go", "	case !behind:\n", `	case !behind || mutant.On == "M40":
 `}},

@@ -88,7 +88,7 @@ func hostFromHere(c Config) Host {
 	}
 }
 
-// Cached implements agent.Host.
+// Cached implements sightings.Host.
 func (h Host) Cached() (entries []cniresults.Entry, unread []*cniresults.FileError, err error) {
 	return cniresults.Read(h.ResultDirs)
 }

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenure-ipam/tenure/ipam/node/agent"
+	"github.com/tenure-ipam/tenure/ipam/node/sightings"
 )
 
 // DefaultHostLocalDir is where host-local keeps its files, one directory for a network.
@@ -22,9 +22,9 @@ const DefaultHostLocalDir = "/var/lib/cni/networks"
 // container's ID and the interface's name.
 const maxHostLocal = 4 << 10
 
-// HostLocal implements agent.Host. A file is named by its address, of IPv6 as host-local
+// HostLocal implements [sightings.Host]. A file is named by its address, of IPv6 as host-local
 // writes it; its lines are the container's ID and, since 0.7, the interface's name.
-func (h Host) HostLocal(network, dataDir string) ([]agent.HostLocalFile, error) {
+func (h Host) HostLocal(network, dataDir string) ([]sightings.HostLocalFile, error) {
 	if network != filepath.Base(network) || network == "." || network == ".." {
 		return nil, fmt.Errorf("%q is no name of a directory", network)
 	}
@@ -39,7 +39,7 @@ func (h Host) HostLocal(network, dataDir string) ([]agent.HostLocalFile, error) 
 	if err != nil {
 		return nil, err
 	}
-	var files []agent.HostLocalFile
+	var files []sightings.HostLocalFile
 	for _, e := range entries {
 		addr, err := netip.ParseAddr(strings.ReplaceAll(e.Name(), "_", ":"))
 		if err != nil || !e.Type().IsRegular() {
@@ -53,7 +53,7 @@ func (h Host) HostLocal(network, dataDir string) ([]agent.HostLocalFile, error) 
 			return files, err
 		}
 		container, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-		files = append(files, agent.HostLocalFile{Addr: addr.Unmap(), Container: strings.TrimSpace(container)})
+		files = append(files, sightings.HostLocalFile{Addr: addr.Unmap(), Container: strings.TrimSpace(container)})
 	}
 	return files, nil
 }
@@ -95,7 +95,7 @@ func readSome(path string, most int) (string, error) {
 	return string(buf[:n]), nil
 }
 
-// There implements agent.Host.
+// There implements [sightings.Host].
 func (h Host) There(path string) bool {
 	if path == "" {
 		return true

@@ -56,7 +56,7 @@ func (a *Agent) add(ctx context.Context, req agentapi.Request) (*agentapi.Result
 		return nil, err
 	}
 	if uid := add.demand.Pod.UID; uid != "" {
-		a.arrivals.note(uid, add.arrived)
+		a.sightings.Arrived(uid)
 	}
 	att, err := a.hold(ctx, add)
 	if is[*assign.UnassignableError](err) { // as this node knows the pool
@@ -76,11 +76,7 @@ func (a *Agent) sayIgnored(ctx context.Context, conf *poolspec.Config) {
 		return
 	}
 	said := strings.Join(conf.Ignored, "; ")
-	a.mu.Lock()
-	again := a.ignored[conf.Name] == said
-	a.ignored[conf.Name] = said
-	a.mu.Unlock()
-	if !again {
+	if before, _ := a.ignored.Swap(conf.Name, said); before != said {
 		a.log.WarnContext(ctx, "keys without effect in a network's configuration", "network", conf.Name, "keys", said)
 	}
 }

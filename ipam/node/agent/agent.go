@@ -11,6 +11,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/agentapi"
 	"github.com/tenure-ipam/tenure/ipam/node/leasestatus"
 	"github.com/tenure-ipam/tenure/ipam/node/sched"
+	"github.com/tenure-ipam/tenure/ipam/node/sightings"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -39,22 +40,21 @@ type Agent struct {
 	unserving unservingLeases
 	sweeper   sweeper
 	faults    faults
+	idle      idleTimes
+	recalls   recalls
+	sightings *sightings.Reporter
+	ignored   sync.Map     // what was said last of a network's keys, by network
+	foreign   atomic.Int64 // leases and sub-leases of other machines, in this node's name
 	public    *leasestatus.Publisher
 	finished  atomic.Uint64 // how many acquires have ended
-
-	arrivals   lately[protocol.UID]      // pods whose ADDs have come
-	departures lately[protocol.Sighting] // what attachments had that were freed
 
 	// mu guards what follows, down to the empty line.
 	mu        sync.Mutex
 	registrar protocol.Registrar
 	announced announcement
 	pools     map[protocol.PoolName]*pool
-	idle      map[string]protocol.Instant // since when a lease has been empty
-	ignored   map[string]string           // what was said of a network's keys
-	readFor   map[protocol.StoreID]bool   // lost stores whose attachments were looked for; true: all of them
-	foreign   int                         // leases and sub-leases of other machines, in this node's name
-	history   protocol.History            // how far the API server was seen to come
+	readFor   map[protocol.StoreID]bool // lost stores whose attachments were looked for; true: all of them
+	history   protocol.History          // how far the API server was seen to come
 	// recordedOpening is the greatest opening that the store is known to have.
 	recordedOpening string
 	rewinds         int                        // how often the API server was seen to go back
@@ -65,11 +65,7 @@ type Agent struct {
 	// unseen are rights that a list has shown otherwise than the store has them, and of which no
 	// answer has come since.
 	unseen  map[string]bool
-	reading bool            // a store was lost in this boot, and is not read back yet
-	recalls map[string]bool // the registration's recalls that have been taken up, by ID
-	// asked is what the registration asked last of the node's pods, answer what it is to say.
-	asked, answer string
-	answering     bool // what is asked is being found out
+	reading bool // a store was lost in this boot, and is not read back yet
 
 	listing listing
 
@@ -86,12 +82,12 @@ func New(cfg Config, st *store.Store, cl Cluster, s sched.Scheduler, host Host, 
 	}
 	a := &Agent{
 		cfg: cfg, st: st, cl: cl, sched: s, host: host, attach: nobody{}, log: log,
-		pools: map[protocol.PoolName]*pool{}, idle: map[string]protocol.Instant{},
-		ignored: map[string]string{}, readFor: map[protocol.StoreID]bool{}, beatNow: make(chan struct{}, 1), listNow: make(chan struct{}, 1),
+		pools: map[protocol.PoolName]*pool{}, readFor: map[protocol.StoreID]bool{}, beatNow: make(chan struct{}, 1), listNow: make(chan struct{}, 1),
 	}
 	a.cl.Leases, a.cl.SubLeases = carefulLeases{cl.Leases, a}, carefulSubLeases{cl.SubLeases, a}
 	a.cl.Pools, a.cl.Registrations = carefulPools{cl.Pools, a}, carefulRegistrations{cl.Registrations, a}
 	a.public = leasestatus.New(st, a.cl.Leases, s, cfg.PublishEvery, func(lease string) { a.lookIn(lease, 0) }, log)
+	a.sightings = sightings.New(st, host, s, log, a.background, a.BeatNow)
 	a.metrics = newMetrics(state{a})
 	return a, nil
 }
@@ -116,12 +112,10 @@ func (a *Agent) Metrics() *Metrics { return a.metrics }
 // after all that it started has ended.
 func (a *Agent) Run(ctx context.Context, serve func(context.Context) error) error {
 	g, ctx := sched.NewGroup(ctx, a.sched)
-	a.mu.Lock()
 	a.queue = func(task func(context.Context)) {
 		g.Go(func() error { task(ctx); return nil })
 	}
 	a.follow = a.follower(ctx, g.Go)
-	a.mu.Unlock()
 	if err := a.resume(ctx); err != nil {
 		return fmt.Errorf("resume from the store: %w", err)
 	}
@@ -167,20 +161,10 @@ func (a *Agent) resume(ctx context.Context) error {
 	if id.Node != "" && id.Node != a.cfg.Node {
 		return fmt.Errorf("the store is that of node %s, and this is node %s: start with another --store, or move the file away, and a new one is made", id.Node, a.cfg.Node)
 	}
-	self := protocol.Identity{Node: a.cfg.Node, Store: a.st.ID(), Machine: a.cfg.Machine, Boot: a.cfg.Boot, Fence: a.cfg.Fence}
-	sent := protocol.Instant{Boot: id.BeatSentBoot, Wall: id.BeatSentWall}
-	boot := id.Boot
-	if id.Machine != a.cfg.Machine {
-		boot = "" // another machine's store: its registration proves nothing here
-	}
-	a.mu.Lock()
-	a.registrar = protocol.Resume(self, boot, id.Term, sent, id.Fence)
-	a.reading = a.registrar.Term != 0 && id.Unread // in another boot nothing of that time runs
-	a.history = history
 	for _, p := range kept { // heard since the last heartbeat, with which the history is kept
-		a.history = a.history.SawOpening(p.Opening)
+		history = history.SawOpening(p.Opening)
 	}
-	a.mu.Unlock()
+	a.resumeRegistration(id, history)
 	for _, p := range kept {
 		a.adoptPool(ctx, protocol.PoolName(p.Name), p)
 	}
@@ -192,10 +176,7 @@ func (a *Agent) resume(ctx context.Context) error {
 // for F may have been taken over, and its registration be forgotten. What it made then in a
 // term that has ended nobody would give back if this store were lost, too.
 func (a *Agent) registered() bool {
-	now := a.sched.Now()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	ok, _ := a.registrar.Serving(now)
+	ok, _ := a.current().Serving(a.sched.Now())
 	return ok
 }
 
@@ -215,10 +196,7 @@ func (a *Agent) serving() (bool, string) {
 
 // background runs task beside its caller. Run waits for it.
 func (a *Agent) background(task func(context.Context)) {
-	a.mu.Lock()
-	queue := a.queue
-	a.mu.Unlock()
-	queue(task)
+	a.queue(task)
 }
 
 // wait pauses for d or until ctx ends; it reports whether it was the former.

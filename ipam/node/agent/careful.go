@@ -144,10 +144,7 @@ func (c carefulPools) ReadPool(ctx context.Context, name protocol.PoolName) (pro
 	if err := c.a.readOpening(ctx, p); err != nil {
 		return protocol.Pool{}, protocol.Unknown, fmt.Errorf("record that pool %s has been opened: %w", name, err)
 	}
-	c.a.mu.Lock()
-	restored := c.a.history.Restored
-	c.a.mu.Unlock()
-	if restored != nil && !p.Deleting && !restored.Reopened(p) {
+	if restored, _ := c.a.restored(name); restored != nil && !p.Deleting && !restored.Reopened(p) {
 		return protocol.Pool{}, protocol.Unknown, &withheldError{Pool: name}
 	}
 	return p, out, err

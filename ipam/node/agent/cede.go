@@ -95,13 +95,7 @@ func (c *cessions) pending(lease string) bool {
 // exhausted reports whether a pool has no address left, so that what comes free is
 // the cluster's to give.
 func (a *Agent) exhausted(name protocol.PoolName) bool {
-	a.mu.Lock()
-	p := a.pools[name]
-	a.mu.Unlock()
-	if p == nil {
-		return false
-	}
-	known, absent, _ := p.now()
+	known, absent := a.heard(name)
 	return known != nil && !absent && known.Pressure == allocator.PressureExhausted
 }
 
@@ -319,14 +313,8 @@ func (a *Agent) cedable(name protocol.PoolName) (used []string, idle []protocol.
 
 // cedeExhausted cedes what is free of every pool that is exhausted, and hands back what is idle.
 func (a *Agent) cedeExhausted(ctx context.Context) {
-	a.mu.Lock()
-	var names []protocol.PoolName
-	for name := range a.pools {
-		names = append(names, name)
-	}
-	a.mu.Unlock()
-	slices.Sort(names)
-	for _, name := range names {
+	for _, p := range a.followed() {
+		name := p.name
 		if !a.exhausted(name) {
 			continue
 		}

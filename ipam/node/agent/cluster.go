@@ -5,8 +5,8 @@ import (
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/access"
-	"github.com/tenure-ipam/tenure/ipam/cniresults"
 	"github.com/tenure-ipam/tenure/ipam/node/leasestatus"
+	"github.com/tenure-ipam/tenure/ipam/node/sightings"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -155,17 +155,10 @@ type Events interface {
 
 // Host looks at what the host has of pods.
 type Host interface {
+	sightings.Host
 	// Gone reports whether the network namespace of an attachment certainly does
 	// not exist any more. What cannot be told is not gone.
 	Gone(a store.Attachment) bool
-	// There reports whether a network namespace may be at a path. What cannot be told may.
-	There(netns string) bool
-	// HostLocal returns what host-local's files of a network say, in its directory for
-	// networks or in its default one. Where it has none there is nothing.
-	HostLocal(network, dataDir string) ([]HostLocalFile, error)
 	// Netns returns the network namespaces that pods may have now.
 	Netns() ([]store.Netns, error)
-	// Cached returns what the CNI library has kept of attachments, and for each of
-	// its files that does not read why.
-	Cached() (entries []cniresults.Entry, unread []*cniresults.FileError, err error)
 }

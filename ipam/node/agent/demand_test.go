@@ -13,6 +13,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/node/sched"
+	"github.com/tenure-ipam/tenure/ipam/node/sightings"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -45,6 +46,7 @@ func newBubbleAgent(t *testing.T) (*Agent, *pool) {
 	var running sync.WaitGroup
 	t.Cleanup(running.Wait)
 	a.queue = func(task func(context.Context)) { running.Go(func() { task(t.Context()) }) }
+	a.sightings = sightings.New(a.st, a.host, a.sched, a.log, a.background, a.BeatNow)
 	return a, p
 }
 

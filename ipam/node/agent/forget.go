@@ -56,10 +56,11 @@ func (a *Agent) forgetPools(ctx context.Context) {
 // gonePools returns the pools that were gone at the last call, too, and that nobody has named
 // since. While the API server's data may have gone back none is: it may come again.
 func (a *Agent) gonePools() (gone []*pool) {
+	restored, _ := a.restored("")
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, p := range a.pools {
-		if _, absent, _ := p.now(); !absent || a.history.Restored != nil {
+		if _, absent, _ := p.now(); !absent || restored != nil {
 			p.missed = 0
 			continue
 		}

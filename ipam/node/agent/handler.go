@@ -165,9 +165,7 @@ func (a *Agent) releaseLocked(ctx context.Context, key store.Key, generation uin
 				return err
 			}
 			expect(held)
-			for _, s := range sightingsOf(held) {
-				a.departures.note(s, a.sched.Now())
-			}
+			a.sightings.Freed(held)
 			freed, ok, err = assign.ReleaseIf(tx, key, generation)
 			return err
 		})

@@ -48,9 +48,7 @@ func (a *Agent) reclaim(ctx context.Context, leases []protocol.Lease, subs []pro
 	found := a.remainsOf(leases, subs)
 	foreign := 0
 	defer func() {
-		a.mu.Lock()
-		a.foreign = foreign
-		a.mu.Unlock()
+		a.foreign.Store(int64(foreign))
 	}()
 	if len(found) == 0 {
 		return nil
@@ -132,19 +130,14 @@ func (a *Agent) freeze(ctx context.Context, f protocol.Former, left *remains) er
 	if f.Boot != a.cfg.Boot { // nothing of it runs any more
 		return a.giveBackLost(ctx, f.Store)
 	}
-	a.mu.Lock()
-	again := a.readFor[f.Store] && len(fresh) == 0
-	a.mu.Unlock()
-	if again {
+	if len(fresh) == 0 && a.isRead(f.Store) {
 		return nil
 	}
 	whole, err := a.readBack(ctx, f.Store)
 	if err != nil {
 		return err
 	}
-	a.mu.Lock()
-	a.readFor[f.Store] = whole
-	a.mu.Unlock()
+	a.noteRead(f.Store, whole)
 	return nil
 }
 
@@ -310,6 +303,27 @@ func (a *Agent) unread(had int64, reg protocol.Registration) bool {
 // unreadLocked is unread for a caller that holds a.mu.
 func (a *Agent) unreadLocked(had int64, reg protocol.Registration) bool {
 	return a.reading || had == 0 && a.lostHere(reg) && len(a.readFor) == 0
+}
+
+// isRead reports whether all attachments of a lost store were looked for.
+func (a *Agent) isRead(lost protocol.StoreID) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.readFor[lost]
+}
+
+// noteRead notes that the attachments of a lost store were looked for, all of them or some.
+func (a *Agent) noteRead(lost protocol.StoreID, all bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.readFor[lost] = all
+}
+
+// readAll notes that what lost stores have left was looked for: addresses may be given out.
+func (a *Agent) readAll() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.reading = false
 }
 
 // lostHere reports whether a registration that this agent has just taken says that a store

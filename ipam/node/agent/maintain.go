@@ -183,9 +183,7 @@ func (a *Agent) giveBack(ctx context.Context) {
 	// What is Lost is given back at any time: after a restore it may stand in the way of
 	// whoever puts back what is his, or of its pool. So may what a pool that is closed waits
 	// for (see [protocol.Right.MayGo]), and a lease of an earlier pool of the name.
-	a.mu.Lock()
-	term := a.registrar.Term
-	a.mu.Unlock()
+	term := a.term()
 	rights = slices.DeleteFunc(rights, func(r protocol.Right) bool {
 		return r.Phase != protocol.Lost && !r.MayGo(term) && a.keptBack(r) != nil
 	})
@@ -232,7 +230,7 @@ func cededWhole(r protocol.Right) bool {
 // idleRights returns which of rights to let go: empty for long enough, and not
 // part of the reserve of a pool that the node uses.
 func (a *Agent) idleRights(rights []protocol.Right) []protocol.Right {
-	now := a.sched.Now()
+	now, term := a.sched.Now(), a.term()
 	empty := map[string]bool{}
 	spare := map[protocol.PoolName]map[allocator.Family]int{} // free addresses beyond the reserve
 	var info map[assign.BlockKey]allocator.BlockInfo
@@ -260,19 +258,13 @@ func (a *Agent) idleRights(rights []protocol.Right) []protocol.Right {
 		a.log.Error("store not read", "error", err)
 		return nil
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	var idle []protocol.Right
 	for _, r := range rights {
 		if !empty[r.Name] {
-			delete(a.idle, r.Name)
+			a.idle.end(r.Name)
 			continue
 		}
-		since, ok := a.idle[r.Name]
-		if !ok {
-			a.idle[r.Name] = now
-			since = now
-		}
+		since := a.idle.since(r.Name, now)
 		after := a.cfg.Idle
 		if r.Phase == protocol.Lost || r.Kind == protocol.RightLease && a.pressed(r.Pool) && !cededWhole(r) {
 			after = 0
@@ -280,7 +272,7 @@ func (a *Agent) idleRights(rights []protocol.Right) []protocol.Right {
 		if now.Since(since) < after {
 			continue
 		}
-		if r.Kind == protocol.RightLease && r.Serves(a.registrar.Term) { // another gives nothing, and is no reserve
+		if r.Kind == protocol.RightLease && r.Serves(term) { // another gives nothing, and is no reserve
 			// Not the block's size: at the edges of a pool, and where addresses are
 			// excluded or static-only, a block has fewer to give, or none.
 			f, free := allocator.FamilyOf(r.Block.Addr()), info[assign.BlockKey{Pool: r.Pool, Block: r.Block}].Free
@@ -289,7 +281,7 @@ func (a *Agent) idleRights(rights []protocol.Right) []protocol.Right {
 			}
 			spare[r.Pool][f] -= free
 		}
-		delete(a.idle, r.Name)
+		a.idle.end(r.Name)
 		idle = append(idle, r)
 	}
 	return idle
@@ -300,15 +292,10 @@ func (a *Agent) idleRights(rights []protocol.Right) []protocol.Right {
 func (a *Agent) spare(tx *store.Tx, name protocol.PoolName) map[allocator.Family]int {
 	more := map[allocator.Family]int{}
 	pressure := allocator.PressureLow
-	a.mu.Lock()
-	p := a.pools[name]
-	a.mu.Unlock()
-	if p != nil {
-		if known, absent, _ := p.now(); known != nil {
-			pressure = known.Pressure
-			if absent || known.Deleting || !known.Open {
-				pressure = allocator.PressureExhausted
-			}
+	if known, absent := a.heard(name); known != nil {
+		pressure = known.Pressure
+		if absent || known.Deleting || !known.Open {
+			pressure = allocator.PressureExhausted
 		}
 	}
 	for _, f := range allocator.Families() {
@@ -326,13 +313,8 @@ func (a *Agent) spare(tx *store.Tx, name protocol.PoolName) map[allocator.Family
 	return more
 }
 
-// pressed reports whether idle leases of a pool go back at once. a.mu must be
-// held.
+// pressed reports whether idle leases of a pool go back at once.
 func (a *Agent) pressed(name protocol.PoolName) bool {
-	p := a.pools[name]
-	if p == nil {
-		return false
-	}
-	known, absent, _ := p.now()
+	known, absent := a.heard(name)
 	return absent || known != nil && (known.Pressure != allocator.PressureLow || known.Deleting || !known.Open)
 }

@@ -39,7 +39,8 @@ func TestNoReserve(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.unserving.follow(3, protocol.Result{Next: r})
-		a.idle[r.Name], a.sched = protocol.Instant{}, sched.Goroutines(clockAt{now: protocol.Instant{Boot: 2 * time.Minute}})
+		a.idle.since(r.Name, protocol.Instant{})
+		a.sched = sched.Goroutines(clockAt{now: protocol.Instant{Boot: 2 * time.Minute}})
 		if got := a.idleRights([]protocol.Right{r}); len(got) != tt.want {
 			t.Errorf("%s in term %d: %d leases go back; want %d", tt.phase, tt.term, len(got), tt.want)
 		}

@@ -122,12 +122,10 @@ func (s state) Collect(ch chan<- prometheus.Metric) {
 	}
 	serving, _ := s.a.serving()
 	gauge(descServing, map[bool]float64{true: 1}[serving])
-	s.a.mu.Lock()
-	sent, foreign := s.a.registrar.Sent, s.a.foreign
-	s.a.mu.Unlock()
+	sent := s.a.current().Sent
 	gauge(descStoreFaults, float64(s.a.faults.store.Load()))
 	gauge(descDamaged, float64(s.a.faults.journal.Load()))
-	gauge(descForeign, float64(foreign))
+	gauge(descForeign, float64(s.a.foreign.Load()))
 	if !sent.Wall.IsZero() {
 		gauge(descBeatAge, s.a.sched.Now().Since(sent).Seconds())
 	}

@@ -37,11 +37,9 @@ func (a *Agent) wakeList() {
 // then.
 func (a *Agent) nextList(began protocol.Instant) time.Duration {
 	now := a.sched.Now()
-	a.mu.Lock()
-	lost := slices.ContainsFunc(a.registrar.Seen.Former, func(f protocol.Former) bool {
+	lost := slices.ContainsFunc(a.current().Seen.Former, func(f protocol.Former) bool {
 		return f.Machine == a.cfg.Machine && f.Store != a.st.ID()
 	})
-	a.mu.Unlock()
 	// Of a create that nobody has noted nobody knows the time. It was sent before the start.
 	var start time.Time
 	at := start.Add(now.Since(began))
@@ -83,9 +81,7 @@ func (a *Agent) compareOwn(ctx context.Context) error {
 	if err := a.reclaim(ctx, leases, subs); err != nil {
 		return err
 	}
-	a.mu.Lock()
-	a.reading = false
-	a.mu.Unlock()
+	a.readAll()
 	there, tell := map[string]protocol.UID{}, map[string]protocol.Lease{}
 	for _, l := range leases {
 		if l.Store == a.st.ID() {

@@ -90,13 +90,7 @@ func (a *Agent) placeOf(ctx context.Context, cidrs, addrs []netip.Prefix) (strin
 // openPlace returns the pool of the default domain with all of cidrs, if this node follows one that
 // is open: there is no other.
 func (a *Agent) openPlace(cidrs []netip.Prefix) (name string, ok bool) {
-	a.mu.Lock()
-	var followed []*pool
-	for _, p := range a.pools {
-		followed = append(followed, p)
-	}
-	a.mu.Unlock()
-	for _, p := range followed {
+	for _, p := range a.followed() {
 		known, absent, _ := p.now()
 		if absent || known == nil || !known.Open || known.Deleting || !known.unnamed() {
 			continue

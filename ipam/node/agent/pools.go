@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -115,6 +117,25 @@ func (a *Agent) pool(name protocol.PoolName) *pool {
 		follow(name, p)
 	}
 	return p
+}
+
+// heard returns a pool as last heard of; nothing where this node does not follow it.
+func (a *Agent) heard(name protocol.PoolName) (known *knownPool, absent bool) {
+	a.mu.Lock()
+	p := a.pools[name]
+	a.mu.Unlock()
+	if p == nil {
+		return nil, false
+	}
+	known, absent, _ = p.now()
+	return known, absent
+}
+
+// followed returns the pools that this node follows, by name.
+func (a *Agent) followed() []*pool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.SortedFunc(maps.Values(a.pools), func(p, q *pool) int { return cmp.Compare(p.name, q.name) })
 }
 
 // adoptPool takes up a pool that the store has kept.
@@ -250,13 +271,8 @@ func (a *Agent) shapeOf(tx *store.Tx, name protocol.PoolName) (*allocator.Shape,
 	if err != nil || !ok {
 		return nil, err
 	}
-	a.mu.Lock()
-	p := a.pools[name]
-	a.mu.Unlock()
-	if p != nil {
-		if known, _, _ := p.now(); known != nil && known.text == string(text) {
-			return known.shape, nil
-		}
+	if known, _ := a.heard(name); known != nil && known.text == string(text) {
+		return known.shape, nil
 	}
 	var kept Pool
 	if err := json.Unmarshal(text, &kept); err != nil {
@@ -269,13 +285,7 @@ func (a *Agent) shapeOf(tx *store.Tx, name protocol.PoolName) (*allocator.Shape,
 // heard of. Addresses are chosen by what was heard: some of them may be another
 // pool's by now, or still.
 func (a *Agent) behind(live protocol.Pool) bool {
-	a.mu.Lock()
-	p := a.pools[protocol.PoolName(live.Name)]
-	a.mu.Unlock()
-	if p == nil {
-		return false
-	}
-	known, _, _ := p.now()
+	known, _ := a.heard(protocol.PoolName(live.Name))
 	return known != nil && known.Generation != live.Generation
 }
 

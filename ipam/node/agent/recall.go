@@ -2,10 +2,8 @@ package agent
 
 import (
 	"context"
-	"fmt"
+	"sync"
 	"time"
-
-	"go4.org/netipx"
 
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -20,6 +18,29 @@ const (
 	recallFresh = time.Minute
 )
 
+// recalls are those that have been taken up. The zero value is ready.
+type recalls struct {
+	mu    sync.Mutex
+	taken map[string]bool // guarded by mu; by ID
+}
+
+// hear returns those of all recalls on the registration that have not been taken up, and takes them
+// up; first says that none was heard before.
+func (r *recalls) hear(all []protocol.Recall) (fresh []protocol.Recall, first bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	first = r.taken == nil
+	taken := make(map[string]bool, len(all))
+	for _, rc := range all {
+		taken[rc.ID] = true
+		if !r.taken[rc.ID] {
+			fresh = append(fresh, rc)
+		}
+	}
+	r.taken = taken // what is not on the registration any more does not come again
+	return fresh, first
+}
+
 // followRegistration answers the recalls on this node's registration until ctx ends, and learns at
 // once that somebody else has registered there, or ended the term.
 func (a *Agent) followRegistration(ctx context.Context) error {
@@ -27,9 +48,16 @@ func (a *Agent) followRegistration(ctx context.Context) error {
 		if a.term() != 0 && !a.ours(s) {
 			a.BeatNow() // a watch decides nothing: the heartbeat tells
 		}
-		a.hearRecalls(s)
-		a.hearLook(s)
+		a.heardRegistration(s)
 	})
+}
+
+// heardRegistration begins to do what the node's registration asks for, if it is this agent's.
+func (a *Agent) heardRegistration(s protocol.Registration) {
+	if a.ours(s) {
+		a.hearRecalls(s)
+		a.sightings.Ask(s.Look)
+	}
 }
 
 // ours reports whether a registration names this agent.
@@ -37,25 +65,10 @@ func (a *Agent) ours(s protocol.Registration) bool {
 	return s.Store == a.st.ID() && s.Machine == a.cfg.Machine && s.Boot == a.cfg.Boot
 }
 
-// hearRecalls begins to answer the recalls of a registration that have not been answered, if
-// the registration is this agent's.
+// hearRecalls begins to answer the recalls of a registration that have not been answered.
 func (a *Agent) hearRecalls(s protocol.Registration) {
-	if !a.ours(s) {
-		return
-	}
-	var fresh []protocol.Recall
 	now := a.sched.Now().Wall
-	a.mu.Lock()
-	first := a.recalls == nil
-	heard := make(map[string]bool, len(s.Recalls))
-	for _, rc := range s.Recalls {
-		heard[rc.ID] = true
-		if !a.recalls[rc.ID] {
-			fresh = append(fresh, rc)
-		}
-	}
-	a.recalls = heard // what is not on the registration any more does not come again
-	a.mu.Unlock()
+	fresh, first := a.recalls.hear(s.Recalls)
 	for _, rc := range fresh {
 		made, known := rc.Made()
 		stale := first && known && now.Sub(made) > recallFresh
@@ -72,7 +85,7 @@ func (a *Agent) hearRecalls(s protocol.Registration) {
 // One that is stale is answered alone: a leader that is gone has left it on the registration, and
 // who waited then has been served, or has had the next leader recall.
 func (a *Agent) answerRecall(ctx context.Context, rc protocol.Recall, stale bool) {
-	within, err := rangesOf(rc.Ranges)
+	within, err := protocol.ParseRanges(rc.Ranges)
 	if err != nil {
 		a.metrics.recalls.WithLabelValues("invalid").Inc()
 		a.log.WarnContext(ctx, "recall not understood", "recall", rc.ID, "lease", rc.Lease, "error", err)
@@ -96,17 +109,4 @@ func (a *Agent) answerRecall(ctx context.Context, rc protocol.Recall, stale bool
 		}
 	}
 	a.metrics.recalls.WithLabelValues("failed").Inc()
-}
-
-// rangesOf reads ranges of the form "first-last".
-func rangesOf(ranges []string) (*netipx.IPSet, error) {
-	var b netipx.IPSetBuilder
-	for _, text := range ranges {
-		r, err := netipx.ParseIPRange(text)
-		if err != nil {
-			return nil, fmt.Errorf("range %q: %w", text, err)
-		}
-		b.AddRange(r)
-	}
-	return b.IPSet()
 }

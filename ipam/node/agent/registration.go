@@ -15,6 +15,29 @@ import (
 // take a half, so that agents do not come all at once after an outage.
 const regRetry = 4 * time.Second
 
+// resumeRegistration takes up the registration of an agent that starts, as the store has it, and
+// what it knows of the API server's history.
+func (a *Agent) resumeRegistration(id store.Identity, history protocol.History) {
+	self := protocol.Identity{Node: a.cfg.Node, Store: a.st.ID(), Machine: a.cfg.Machine, Boot: a.cfg.Boot, Fence: a.cfg.Fence}
+	sent := protocol.Instant{Boot: id.BeatSentBoot, Wall: id.BeatSentWall}
+	boot := id.Boot
+	if id.Machine != a.cfg.Machine {
+		boot = "" // another machine's store: its registration proves nothing here
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.registrar = protocol.Resume(self, boot, id.Term, sent, id.Fence)
+	a.reading = a.registrar.Term != 0 && id.Unread // in another boot nothing of that time runs
+	a.history = history
+}
+
+// current returns the agent's side of the registration.
+func (a *Agent) current() protocol.Registrar {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.registrar
+}
+
 // runRegistration keeps the node's registration until ctx ends.
 func (a *Agent) runRegistration(ctx context.Context) error {
 	var quiet silence
@@ -26,10 +49,8 @@ func (a *Agent) runRegistration(ctx context.Context) error {
 		a.saySilence(&quiet, accepted)
 		pause := a.jittered(regRetry)
 		if accepted {
-			a.mu.Lock()
-			pause = a.registrar.BeatEvery()
+			pause = a.current().BeatEvery()
 			pause -= sched.N(a.sched, pause/8+1) // agents that began at once must not go on so
-			a.mu.Unlock()
 		}
 		if again {
 			continue
@@ -71,7 +92,7 @@ func (a *Agent) beat(ctx context.Context) (accepted, again bool, err error) {
 			a.mu.Unlock()
 			return false, false, nil // the next heartbeat is due at once
 		}
-		a.registrar.Restored, a.registrar.Report = "", a.answer
+		a.registrar.Restored, a.registrar.Report = "", a.sightings.Answer()
 		if r := a.history.Restored; r != nil {
 			a.registrar.Restored = r.String()
 		}
@@ -82,8 +103,7 @@ func (a *Agent) beat(ctx context.Context) (accepted, again bool, err error) {
 		}
 		a.mu.Unlock()
 		if res.Accepted {
-			a.hearRecalls(res.Next.Seen) // where the watch is behind
-			a.hearLook(res.Next.Seen)
+			a.heardRegistration(res.Next.Seen) // where the watch is behind
 			return true, res.Again, a.accept(ctx, had, rewinds, res.Next)
 		}
 		if had != 0 && res.Next.Term == 0 {

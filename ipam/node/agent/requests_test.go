@@ -53,15 +53,3 @@ func TestRequestsIndex(t *testing.T) {
 	step("c", protocol.Noted, true)
 	want("never recorded")
 }
-
-func TestRangesOf(t *testing.T) {
-	set, err := rangesOf([]string{"10.0.0.1-10.0.0.3", "fd00::1-fd00::1"})
-	if err != nil || len(set.Ranges()) != 2 {
-		t.Errorf("got %v, %v; want two ranges", set, err)
-	}
-	for _, bad := range []string{"", "10.0.0.1", "10.0.0.3-10.0.0.1", "10.0.0.1-fd00::1"} {
-		if _, err := rangesOf([]string{bad}); err == nil {
-			t.Errorf("%q is taken for a range", bad)
-		}
-	}
-}

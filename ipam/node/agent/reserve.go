@@ -71,11 +71,7 @@ func (a *Agent) reserve(p *pool) {
 }
 
 // regSeen reports whether the agent has seen its registration since it started.
-func (a *Agent) regSeen() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.registrar.Seen.UID != ""
-}
+func (a *Agent) regSeen() bool { return a.current().Seen.UID != "" }
 
 // touch notes that the pools of an attachment have changed: their reserve is
 // looked after, or under pressure what has become idle given back, once for all
@@ -91,10 +87,8 @@ func (a *Agent) touch(att store.Attachment) {
 		p.touched.Store(true)
 		a.tend(p)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	for _, addr := range att.Addresses {
-		delete(a.idle, addr.Lease)
+		a.idle.end(addr.Lease)
 	}
 }
 
@@ -107,10 +101,7 @@ func (a *Agent) tend(p *pool) {
 	a.background(func(ctx context.Context) {
 		for p.touched.Swap(false) {
 			a.reserveIn(p, reserveAfter)
-			a.mu.Lock()
-			pressed := a.pressed(p.name)
-			a.mu.Unlock()
-			if pressed && !p.demands.busy() { // else what seems idle is about to be used
+			if a.pressed(p.name) && !p.demands.busy() { // else what seems idle is about to be used
 				a.giveBack(ctx)
 			}
 		}

@@ -41,13 +41,6 @@ func (a *Agent) wrote(ctx context.Context, s epoch, rev protocol.Revision) error
 	return a.judge(ctx, s, s.history.Behind(rev), func(h protocol.History) protocol.History { return h.SawObject(rev) })
 }
 
-// lastTerm is the highest term that the agent has had, or must not register in.
-func (a *Agent) lastTerm() int64 {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.registrar.LastTerm
-}
-
 // read is wrote for a live read of an object of which the store has a record.
 func (a *Agent) read(ctx context.Context, s epoch, behind bool) error {
 	return a.judge(ctx, s, behind, func(h protocol.History) protocol.History { return h })
@@ -91,7 +84,7 @@ func (a *Agent) judge(ctx context.Context, s epoch, behind bool, saw func(protoc
 		}
 		// An agent that starts now must not take up the registration, nor register in its term:
 		// what was said in it may not be there any more.
-		id.Boot, id.Term = "", max(id.Term, a.lastTerm())
+		id.Boot, id.Term = "", max(id.Term, a.current().LastTerm)
 		return errors.Join(tx.PutIdentity(id), tx.PutHistory(a.epoch().history))
 	})
 	if err != nil {
@@ -111,21 +104,24 @@ func (a *Agent) withheld(name protocol.PoolName) error {
 
 // withholds reports whether there is a [*withheldError] of a pool.
 func (a *Agent) withholds(name protocol.PoolName) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.history.Restored != nil && !a.reopened(name)
+	known, absent := a.heard(name) // first: a pool is noted as heard since before it is known
+	restored, since := a.restored(name)
+	return restored != nil && (since || !reopened(*restored, known, absent))
 }
 
-// reopened reports whether a pool has been opened since the API server has gone
-// back, or is gone. One that was first heard of since may be what the restored data
-// show: it counts when all others have been opened. a.mu must be held.
-func (a *Agent) reopened(name protocol.PoolName) bool {
-	p := a.pools[name]
-	if p == nil || a.heardSince[name] {
-		return false
-	}
-	known, absent, _ := p.now()
-	return absent || known != nil && (known.Deleting || a.history.Restored.Reopened(known.Pool.Pool))
+// reopened reports whether a pool, as last heard of, has been opened since the API server has gone
+// back, or is gone. One that was first heard of since may be what the restored data show: it counts
+// when all others have been opened.
+func reopened(r protocol.Restoration, known *knownPool, absent bool) bool {
+	return absent || known != nil && (known.Deleting || r.Reopened(known.Pool.Pool))
+}
+
+// restored returns what the API server has gone back to, nil if it has not, and whether a pool was
+// first heard of since.
+func (a *Agent) restored(name protocol.PoolName) (r *protocol.Restoration, heardSince bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.history.Restored, a.heardSince[name]
 }
 
 // withheldRight is withheld for a right, whatever its kind.
@@ -164,21 +160,20 @@ func (a *Agent) keptBack(r protocol.Right) error {
 // waitsForPool reports whether r has been said, and its confirmation waits for nothing but
 // that a pool is opened again. A request's may come before: the controller answers it.
 func (a *Agent) waitsForPool(r protocol.Right) bool {
+	return r.Kind != protocol.RightRequest && r.Unconfirmed(a.term()) && !a.isUnseen(r.Name) && a.withheldRight(r) != nil
+}
+
+// isUnseen reports whether a list has shown a right otherwise than the store has it, and no answer
+// has come since.
+func (a *Agent) isUnseen(name string) bool {
 	a.mu.Lock()
-	term, unseen := a.registrar.Term, a.unseen[r.Name]
-	a.mu.Unlock()
-	return r.Kind != protocol.RightRequest && r.Unconfirmed(term) && !unseen && a.withheldRight(r) != nil
+	defer a.mu.Unlock()
+	return a.unseen[name]
 }
 
 // ofEarlierPool reports whether r is a lease of another pool than has its pool's name now.
 func (a *Agent) ofEarlierPool(r protocol.Right) bool {
-	a.mu.Lock()
-	p := a.pools[r.Pool]
-	a.mu.Unlock()
-	if p == nil {
-		return false
-	}
-	known, _, _ := p.now()
+	known, _ := a.heard(r.Pool)
 	return known != nil && known.UID != r.PoolUID
 }
 
@@ -221,34 +216,57 @@ func (a *Agent) readOpening(ctx context.Context, p protocol.Pool) error {
 // mend brings the agent from having seen that the API server has gone back, by
 // having put back what its node holds, to business as usual.
 func (a *Agent) mend(ctx context.Context) {
-	a.mu.Lock()
-	restored, term := a.history.Restored, a.registrar.Term
-	said, _ := protocol.ParseRestoration(a.registrar.Seen.Restored)
-	over := restored != nil && restored.Back && said == *restored
-	if over {
-		for name := range a.pools {
-			over = over && (a.heardSince[name] || a.reopened(name))
-		}
+	restored, _ := a.restored("")
+	if restored == nil {
+		return
 	}
-	if over {
-		a.history.Restored, a.heardSince, a.anothers = nil, nil, nil
-		for _, p := range a.pools {
+	registrar := a.current()
+	term := registrar.Term
+	said, _ := protocol.ParseRestoration(registrar.Seen.Restored)
+	switch {
+	case restored.Back && said == *restored && a.allReopened(*restored) && a.endRestore(restored):
+		for _, p := range a.followed() {
 			p.wake()
 		}
-	}
-	a.mu.Unlock()
-	switch {
-	case over:
 		a.log.InfoContext(ctx, "the pools have been opened again: leasing goes on")
 		a.BeatNow()
-	case restored != nil && !restored.Back && term != 0 && a.putBack(ctx, term):
-		a.mu.Lock()
-		if now := a.history.Restored; now != nil {
-			a.history.Restored = &protocol.Restoration{Back: true, Opening: now.Opening}
-		}
-		a.mu.Unlock()
+	case !restored.Back && term != 0 && a.putBack(ctx, term):
+		a.notePutBack()
 		a.log.InfoContext(ctx, "what this node holds has been put back: it waits for the pools to be opened again")
 		a.BeatNow()
+	}
+}
+
+// allReopened reports whether all pools that were heard of before the API server went back have
+// been opened since.
+func (a *Agent) allReopened(r protocol.Restoration) bool {
+	for _, p := range a.followed() {
+		known, absent, _ := p.now()
+		if _, since := a.restored(p.name); !since && !reopened(r, known, absent) {
+			return false
+		}
+	}
+	return true
+}
+
+// endRestore ends what began when the API server was seen to go back, to r. It reports whether that
+// is still what it has gone back to.
+func (a *Agent) endRestore(r *protocol.Restoration) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.history.Restored != r {
+		return false
+	}
+	a.history.Restored, a.heardSince, a.anothers = nil, nil, nil
+	return true
+}
+
+// notePutBack notes that what the node holds has been put back.
+func (a *Agent) notePutBack() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if now := a.history.Restored; now != nil {
+		a.history.Restored = &protocol.Restoration{Back: true, Opening: now.Opening}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tenure-ipam/tenure/ipam/node/sched"
+	"github.com/tenure-ipam/tenure/ipam/node/sightings"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -193,9 +194,10 @@ func newRestoredAgent(t *testing.T) *Agent {
 	t.Helper()
 	a := &Agent{
 		st: newStore(t), cfg: Config{Node: "n1", Parallel: 1}, log: slog.New(slog.DiscardHandler), metrics: newMetrics(nil), sched: sched.Goroutines(clockAt{}),
-		beatNow: make(chan struct{}, 1), pools: map[protocol.PoolName]*pool{}, idle: map[string]protocol.Instant{},
+		beatNow: make(chan struct{}, 1), pools: map[protocol.PoolName]*pool{},
 		follow: func(protocol.PoolName, *pool) {},
 	}
+	a.sightings = sightings.New(a.st, a.host, a.sched, a.log, a.background, a.BeatNow)
 	a.registrar.Term, a.registrar.Seen.UID = 3, "registration"
 	if err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutIdentity(store.Identity{Node: "n1", Term: 3}) }); err != nil {
 		t.Fatal(err)

@@ -228,9 +228,7 @@ func (a *Agent) step(ctx context.Context, fresh protocol.Right, begin beginning)
 // follows keeps what memory has of a right with what a step has recorded.
 func (a *Agent) follows(self protocol.Self, res protocol.Result) {
 	if res.Forget { // another of the name is not idle since then
-		a.mu.Lock()
-		delete(a.idle, res.Next.Name)
-		a.mu.Unlock()
+		a.idle.end(res.Next.Name)
 	}
 	switch res.Next.Kind {
 	case protocol.RightLease:
@@ -380,8 +378,4 @@ func (a *Agent) call(ctx context.Context, self protocol.Self, res protocol.Resul
 	return ev, err
 }
 
-func (a *Agent) term() int64 {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.registrar.Term
-}
+func (a *Agent) term() int64 { return a.current().Term }

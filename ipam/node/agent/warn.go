@@ -26,18 +26,14 @@ const (
 
 // warnNode tells people of this node.
 func (a *Agent) warnNode(reason, format string, args ...any) {
-	a.mu.Lock()
-	uid := a.registrar.Self.NodeUID
-	a.mu.Unlock()
+	uid := a.current().Self.NodeUID
 	a.cl.Events.WarnNode(a.cfg.Node, uid, reason, fmt.Sprintf(format, args...))
 }
 
 // WarnNode tells people of this node what another part of its agent has to say. told is false
 // while it is not known yet which Node this is. Safe for concurrent use.
 func (a *Agent) WarnNode(reason, message string) (told bool) {
-	a.mu.Lock()
-	uid := a.registrar.Self.NodeUID
-	a.mu.Unlock()
+	uid := a.current().Self.NodeUID
 	if uid == "" {
 		return false
 	}
@@ -117,9 +113,7 @@ type silence struct {
 // then, and once when it is over, with how long it took.
 func (a *Agent) saySilence(s *silence, accepted bool) {
 	now := a.sched.Now()
-	a.mu.Lock()
-	registrar := a.registrar
-	a.mu.Unlock()
+	registrar := a.current()
 	ok, why := registrar.Serving(now)
 	switch {
 	case accepted && s.announced:

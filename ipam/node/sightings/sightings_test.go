@@ -1,17 +1,21 @@
-package agent
+package sightings
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/netip"
+	"path/filepath"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/cniresults"
+	"github.com/tenure-ipam/tenure/ipam/node/sched"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -38,52 +42,70 @@ func (cachingHost) HostLocal(network, dataDir string) ([]HostLocalFile, error) {
 	return nil, nil
 }
 
+// clock is a synctest bubble's.
+type clock struct{ began time.Time }
+
+func (c clock) Now() protocol.Instant {
+	return protocol.Instant{Boot: time.Since(c.began), Wall: time.Now()}
+}
+
+func (clock) After(d time.Duration) <-chan time.Time { return time.After(d) }
+
+// newReporter returns a Reporter on an empty store, and how often it had something new to say.
+func newReporter(t *testing.T, host Host) (r *Reporter, ready *atomic.Int32) {
+	t.Helper()
+	st, err := store.Open(filepath.Join(t.TempDir(), "store"), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = st.Close() })
+	var running sync.WaitGroup
+	t.Cleanup(running.Wait)
+	ready = new(atomic.Int32)
+	return New(st, host, sched.Goroutines(clock{time.Now()}), slog.New(slog.DiscardHandler), func(task func(context.Context)) {
+		running.Go(func() { task(t.Context()) })
+	}, func() { ready.Add(1) }), ready
+}
+
 // TestReportsWhatTenureHasGiven: a pod has its address before the CNI library has kept the result,
 // and shows it after its DEL. At each moment the report says that Tenure gave it, also after a
 // restart.
 func TestReportsWhatTenureHasGiven(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, p := newBubbleAgent(t)
-		a.metrics = newMetrics(state{a})
 		host := cachingHost{cached: []cniresults.Entry{{
 			Network: "cbr0", ContainerID: "c", IfName: "eth0", Args: "K8S_POD_NAMESPACE=ns;K8S_POD_NAME=p;K8S_POD_UID=uid",
 			IPAM: []json.RawMessage{json.RawMessage(`{"ipam":{"type":"host-local"}}`)}, IPs: []cniresults.IP{{Address: netip.MustParsePrefix("10.244.0.9/24")}},
 		}}}
-		a.host = host
-		right := leaseRight(p.known.Pool, netip.MustParsePrefix("10.0.0.4/30"))
-		right.Phase, right.UID = protocol.Held, "u"
+		r, _ := newReporter(t, host)
 		addr := netip.MustParseAddr("10.0.0.5")
 		att := store.Attachment{
-			Key: store.Key{Network: "net", ContainerID: "c", IfName: "net1"}, Pod: protocol.PodRef{Namespace: "ns", Name: "p", UID: "uid"}, Boot: a.cfg.Boot,
-			Addresses: []store.Address{{Addr: addr, Bits: 27, Pool: "lan", Lease: right.Name}},
+			Key: store.Key{Network: "net", ContainerID: "c", IfName: "net1"}, Pod: protocol.PodRef{Namespace: "ns", Name: "p", UID: "uid"},
+			Addresses: []store.Address{{Addr: addr, Bits: 27, Pool: "lan"}},
 		}
-		err := a.st.Update(t.Context(), func(tx *store.Tx) error {
-			space := allocator.NewSpace(tx.Table("lan"), p.known.shape)
-			return errors.Join(tx.PutRight(right), space.Open(right.Block), space.Take(addr), tx.PutAttachment(att))
-		})
-		if err != nil {
+		if err := r.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutAttachment(att) }); err != nil {
 			t.Fatal(err)
 		}
 		look := protocol.Look{ID: "1", Ranges: []string{"10.0.0.0-10.0.0.31"}}
 		says := func(when string, want ...protocol.Sighting) {
 			t.Helper()
-			r := a.report(t.Context(), look)
-			if !slices.Equal(r.Has, want) || !slices.Equal(r.Running, []protocol.UID{"uid"}) || r.Unread != "" {
-				t.Errorf("%s it reports %+v; want %v, and pod uid running", when, r, want)
+			got := r.report(t.Context(), look)
+			if !slices.Equal(got.Has, want) || !slices.Equal(got.Running, []protocol.UID{"uid"}) || got.Unread != "" {
+				t.Errorf("%s it reports %+v; want %v, and pod uid running", when, got, want)
 			}
 		}
 		ours := protocol.Sighting{Addr: addr, Pod: att.Pod, Sandbox: "c", Network: "net", IPAM: "tenure"}
 		says("before the library has the result", ours)
-		if asking := a.report(t.Context(), look).Asking; !slices.Contains(asking, "uid") {
+		if asking := r.report(t.Context(), look).Asking; !slices.Contains(asking, "uid") {
 			t.Errorf("pods that have asked Tenure: %v; want the one that the store knows from before the start", asking)
 		}
-		a.host = cachingHost{cached: append(host.cached, cniresults.Entry{
+		r.host = cachingHost{cached: append(host.cached, cniresults.Entry{
 			Network: "net", ContainerID: "c", IfName: "net1", Args: host.cached[0].Args,
 			IPAM: []json.RawMessage{json.RawMessage(`{"ipam":{"type":"tenure"}}`)}, IPs: []cniresults.IP{{Address: netip.MustParsePrefix("10.0.0.5/27")}},
 		})}
 		says("when both have it", ours)
-		a.host = host
-		if err := a.release(t.Context(), att.Key, 0); err != nil {
+		r.host = host
+		r.Freed(att)
+		if err := r.st.Update(t.Context(), func(tx *store.Tx) error { return tx.DeleteAttachment(att.Key) }); err != nil {
 			t.Fatal(err)
 		}
 		says("after the DEL, while the pod still shows it", ours)
@@ -110,23 +132,20 @@ func (h *slowHost) Cached() ([]cniresults.Entry, []*cniresults.FileError, error)
 // for each question anew, and answers the last.
 func TestAnswersOneQuestionAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, _ := newBubbleAgent(t)
 		host := &slowHost{}
-		a.host, a.beatNow = host, make(chan struct{}, 1)
+		r, ready := newReporter(t, host)
 		ask := func(id string) {
-			a.hearLook(protocol.Registration{Store: a.st.ID(), Machine: a.cfg.Machine, Boot: a.cfg.Boot, Look: protocol.Look{ID: id}.String()})
+			r.Ask(protocol.Look{ID: id}.String())
 			time.Sleep(time.Second)
 		}
 		answer := func() string {
 			time.Sleep(time.Hour)
-			a.mu.Lock()
-			defer a.mu.Unlock()
-			return a.answer
+			return r.Answer()
 		}
 		for _, id := range []string{"1", "2", "3"} {
 			ask(id)
 		}
-		if r, _, err := protocol.ParseReport(answer()); err != nil || r.ID != "3" || host.most.Load() > 1 || host.reads.Load() != 2 {
+		if r, _, err := protocol.ParseReport(answer()); err != nil || r.ID != "3" || host.most.Load() > 1 || host.reads.Load() != 2 || ready.Load() != 1 {
 			t.Errorf("it answers %+v, and has read %d times, %d at once; want the answer to 3, two and one", r, host.reads.Load(), host.most.Load())
 		}
 		ask("4")
@@ -139,12 +158,11 @@ func TestAnswersOneQuestionAtATime(t *testing.T) {
 // TestReportsWhatItCannotSee: what cannot be read is not empty. The report says which directory or
 // file of which network that is. A damaged file of a network that nobody asks for is nobody's.
 func TestReportsWhatItCannotSee(t *testing.T) {
-	a, _ := newBubbleAgent(t)
 	torn := errors.New("unexpected EOF")
-	a.host = cachingHost{damaged: []*cniresults.FileError{
+	reporter, _ := newReporter(t, cachingHost{damaged: []*cniresults.FileError{
 		{Path: "/results/cbr0-c1-eth0", Err: torn}, {Path: "/results/net-c1-net1", Err: torn}, {Path: "/attached/c1", Err: torn},
-	}}
-	r := a.report(t.Context(), protocol.Look{ID: "1", HostLocal: []protocol.HostLocal{{Network: "net"}, {Network: "shelf", DataDir: "/srv/nfs"}}})
+	}})
+	r := reporter.report(t.Context(), protocol.Look{ID: "1", HostLocal: []protocol.HostLocal{{Network: "net"}, {Network: "shelf", DataDir: "/srv/nfs"}}})
 	var got []string
 	for _, u := range r.Unseen {
 		got = append(got, u.Network+": "+u.Why)
@@ -156,11 +174,11 @@ func TestReportsWhatItCannotSee(t *testing.T) {
 	if !slices.Equal(got, want) || r.Unread != "" {
 		t.Errorf("it reports %q; want %q", got, want)
 	}
-	r = a.report(t.Context(), protocol.Look{ID: "1", Ranges: []string{"10.0.0.0-10.0.0.31"}, HostLocal: []protocol.HostLocal{{Network: "torn"}}})
+	r = reporter.report(t.Context(), protocol.Look{ID: "1", Ranges: []string{"10.0.0.0-10.0.0.31"}, HostLocal: []protocol.HostLocal{{Network: "torn"}}})
 	if last := len(r.Unseen) - 1; len(r.Has) > 0 || last < 0 || r.Unseen[last].Why != "host-local's files of network torn: that of 10.0.0.7 names no container" {
 		t.Errorf("of a file that names no container it reports %+v", r)
 	}
-	if r := a.report(t.Context(), protocol.Look{ID: "1", Ranges: []string{"nonsense"}}); r.Unread == "" {
+	if r := reporter.report(t.Context(), protocol.Look{ID: "1", Ranges: []string{"nonsense"}}); r.Unread == "" {
 		t.Errorf("of a question that does not read it reports %+v", r)
 	}
 }

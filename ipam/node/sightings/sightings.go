@@ -1,4 +1,6 @@
-package agent
+// Package sightings answers what a node's registration asks: which pods run on the node, and which
+// addresses they have, by Tenure and by others.
+package sightings
 
 import (
 	"cmp"
@@ -6,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"slices"
 	"strings"
@@ -15,15 +18,69 @@ import (
 	"go4.org/netipx"
 
 	"github.com/tenure-ipam/tenure/ipam/cniresults"
+	"github.com/tenure-ipam/tenure/ipam/node/sched"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
+// Host looks at what the host has of pods.
+type Host interface {
+	// There reports whether a network namespace may be at a path. What cannot be told may.
+	There(netns string) bool
+	// HostLocal returns what host-local's files of a network say, in its directory for
+	// networks or in its default one. Where it has none there is nothing.
+	HostLocal(network, dataDir string) ([]HostLocalFile, error)
+	// Cached returns what the CNI library has kept of attachments, and for each of
+	// its files that does not read why.
+	Cached() (entries []cniresults.Entry, unread []*cniresults.FileError, err error)
+}
+
 // A HostLocalFile is an address that host-local has given, as its file says.
 type HostLocalFile struct {
 	Addr      netip.Addr
 	Container string
+}
+
+// A Reporter answers for one node. Make one with [New]; it is safe for concurrent use.
+type Reporter struct {
+	st    *store.Store
+	host  Host
+	sched sched.Scheduler
+	log   *slog.Logger
+	start func(task func(context.Context))
+	ready func()
+
+	arrived lately[protocol.UID]      // pods whose ADDs have come
+	freed   lately[protocol.Sighting] // what attachments had that were freed
+
+	mu sync.Mutex
+	// asked is what was asked last, answer what is to be said to it; guarded by mu.
+	asked, answer string
+	answering     bool // guarded by mu; what is asked is being found out
+}
+
+// New returns a Reporter on st. start runs a task beside its caller; ready is called when
+// [Reporter.Answer] has something new to say.
+func New(st *store.Store, host Host, s sched.Scheduler, log *slog.Logger, start func(task func(context.Context)), ready func()) *Reporter {
+	return &Reporter{st: st, host: host, sched: s, log: log, start: start, ready: ready}
+}
+
+// Arrived notes that an ADD of a pod has come.
+func (r *Reporter) Arrived(pod protocol.UID) { r.arrived.note(pod, r.sched.Now()) }
+
+// Freed notes that an attachment is about to be freed.
+func (r *Reporter) Freed(att store.Attachment) {
+	for _, s := range sightingsOf(att) {
+		r.freed.note(s, r.sched.Now())
+	}
+}
+
+// Answer returns the answer to what was asked last, empty while there is none.
+func (r *Reporter) Answer() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.answer
 }
 
 // lately has what happened a while ago at most. The zero value is ready.
@@ -41,26 +98,26 @@ const (
 )
 
 // note notes what happens now.
-func (r *lately[K]) note(what K, now protocol.Instant) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.last == nil || len(r.last) >= latelyMost {
+func (l *lately[K]) note(what K, now protocol.Instant) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.last == nil || len(l.last) >= latelyMost {
 		kept := map[K]protocol.Instant{}
-		for k, at := range r.last {
+		for k, at := range l.last {
 			if now.Since(at) < latelyKept {
 				kept[k] = at
 			}
 		}
-		r.last = kept
+		l.last = kept
 	}
-	r.last[what] = now
+	l.last[what] = now
 }
 
 // all returns what has happened of late, in any order.
-func (r *lately[K]) all(now protocol.Instant) (all []K) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for k, at := range r.last {
+func (l *lately[K]) all(now protocol.Instant) (all []K) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for k, at := range l.last {
 		if now.Since(at) < latelyKept {
 			all = append(all, k)
 		}
@@ -68,49 +125,45 @@ func (r *lately[K]) all(now protocol.Instant) (all []K) {
 	return all
 }
 
-// hearLook begins to answer what a registration asks, if the registration is this agent's and the
-// answer is not there yet; an answer that nobody asks for any more goes with the next heartbeat.
-func (a *Agent) hearLook(s protocol.Registration) {
-	if !a.ours(s) {
-		return
+// Ask begins to answer what the registration asks, unless the answer is there already. Nothing is
+// asked by "": the answer is forgotten.
+func (r *Reporter) Ask(look string) {
+	r.mu.Lock()
+	begin := look != "" && look != r.asked && !r.answering
+	r.asked, r.answering = look, r.answering || begin
+	if look == "" {
+		r.answer = ""
 	}
-	a.mu.Lock()
-	begin := s.Look != "" && s.Look != a.asked && !a.answering
-	a.asked, a.answering = s.Look, a.answering || begin
-	if s.Look == "" {
-		a.answer = ""
-	}
-	a.mu.Unlock()
+	r.mu.Unlock()
 	if begin {
-		a.background(func(ctx context.Context) {
-			for text := s.Look; text != ""; {
-				text = a.answerLook(ctx, text)
+		r.start(func(ctx context.Context) {
+			for text := look; text != ""; {
+				text = r.find(ctx, text)
 			}
 		})
 	}
 }
 
-// answerLook finds out what is asked, and has the next heartbeat, which is due at once, say
-// it. If something else is asked by then it returns that: what is slow to read is read for one
-// question at a time.
-func (a *Agent) answerLook(ctx context.Context, text string) (next string) {
+// find finds out what is asked. If something else is asked by then it returns that: what is slow
+// to read is read for one question at a time.
+func (r *Reporter) find(ctx context.Context, text string) (next string) {
 	answer := ""
 	look, err := protocol.ParseLook(text)
 	if err != nil {
-		a.log.WarnContext(ctx, "what the registration asks is not understood", "error", err)
+		r.log.WarnContext(ctx, "what the registration asks is not understood", "error", err)
 	} else {
-		answer = a.report(ctx, look).String()
+		answer = r.report(ctx, look).String()
 	}
-	a.mu.Lock()
-	if a.asked != text && ctx.Err() == nil {
-		next = a.asked
+	r.mu.Lock()
+	if r.asked != text && ctx.Err() == nil {
+		next = r.asked
 	} else {
-		a.answer = answer
+		r.answer = answer
 	}
-	a.answering = next != ""
-	a.mu.Unlock()
+	r.answering = next != ""
+	r.mu.Unlock()
 	if next == "" && answer != "" {
-		a.BeatNow()
+		r.ready()
 	}
 	return next
 }
@@ -119,39 +172,39 @@ func (a *Agent) answerLook(ctx context.Context, text string) (next string) {
 // gave it, as the CNI library's results and host-local's files say, and by Tenure, as the store
 // says. The library writes a result only after the store has the address, and a pod shows what it
 // had until it is gone.
-func (a *Agent) report(ctx context.Context, look protocol.Look) protocol.Report {
-	r := protocol.Report{ID: look.ID}
+func (r *Reporter) report(ctx context.Context, look protocol.Look) protocol.Report {
+	rep := protocol.Report{ID: look.ID}
 	unseen := func(of protocol.HostLocal, err error) {
-		a.log.WarnContext(ctx, "what pods have cannot be read", "network", of.Network, "error", err)
-		r.Unseen = append(r.Unseen, protocol.Unseen{HostLocal: of, Why: err.Error()})
+		r.log.WarnContext(ctx, "what pods have cannot be read", "network", of.Network, "error", err)
+		rep.Unseen = append(rep.Unseen, protocol.Unseen{HostLocal: of, Why: err.Error()})
 	}
 	within, rangesErr := rangesOfLook(look)
-	cached, damaged, cachedErr := a.host.Cached()
-	pods, has, running := a.cachedSandboxes(cached, within)
+	cached, damaged, cachedErr := r.host.Cached()
+	pods, has, running := r.cachedSandboxes(cached, within)
 	for _, n := range look.HostLocal {
 		for _, f := range damaged {
 			if f.MayBeOf(n.Network) {
 				unseen(n, f)
 			}
 		}
-		more, err := a.hostLocal(n, within, pods)
+		more, err := r.hostLocal(n, within, pods)
 		if err != nil {
 			unseen(n, err)
 		}
 		has = append(has, more...)
 	}
-	given, asking, givenErr := a.given(ctx, within)
-	r.Running, r.Asking, r.Has = running, asking, once(append(has, given...))
+	given, asking, givenErr := r.given(ctx, within)
+	rep.Running, rep.Asking, rep.Has = running, asking, once(append(has, given...))
 	if err := errors.Join(rangesErr, cachedErr, givenErr); err != nil {
-		a.log.WarnContext(ctx, "what pods have cannot be read", "error", err)
-		r.Unread = err.Error()
+		r.log.WarnContext(ctx, "what pods have cannot be read", "error", err)
+		rep.Unread = err.Error()
 	}
-	return r
+	return rep
 }
 
 // rangesOfLook returns the addresses that are asked for; none where the question does not read.
 func rangesOfLook(look protocol.Look) (*netipx.IPSet, error) {
-	within, err := rangesOf(look.Ranges)
+	within, err := protocol.ParseRanges(look.Ranges)
 	if err != nil {
 		return new(netipx.IPSet), err
 	}
@@ -170,11 +223,11 @@ func rangesOfLook(look protocol.Look) (*netipx.IPSet, error) {
 
 // cachedSandboxes returns what the CNI library's results say of containers, by their IDs; and of
 // the sandboxes that may be there, what they have and whose they are.
-func (a *Agent) cachedSandboxes(cached []cniresults.Entry, within *netipx.IPSet) (pods map[string]sandbox, has []protocol.Sighting, running []protocol.UID) {
+func (r *Reporter) cachedSandboxes(cached []cniresults.Entry, within *netipx.IPSet) (pods map[string]sandbox, has []protocol.Sighting, running []protocol.UID) {
 	pods = map[string]sandbox{}
 	for _, e := range cached {
 		box := sandboxOf(e)
-		box.there = a.host.There(e.Netns)
+		box.there = r.host.There(e.Netns)
 		pods[e.ContainerID] = box.or(pods[e.ContainerID])
 		if !box.there {
 			continue
@@ -196,9 +249,9 @@ func (a *Agent) cachedSandboxes(cached []cniresults.Entry, within *netipx.IPSet)
 
 // given returns what Tenure has given here, or taken back of late, and the pods that have asked it
 // for something.
-func (a *Agent) given(ctx context.Context, within *netipx.IPSet) (has []protocol.Sighting, asking []protocol.UID, err error) {
-	asking = a.arrivals.all(a.sched.Now())
-	err = a.st.ViewContext(ctx, func(tx *store.Tx) error {
+func (r *Reporter) given(ctx context.Context, within *netipx.IPSet) (has []protocol.Sighting, asking []protocol.UID, err error) {
+	asking = r.arrived.all(r.sched.Now())
+	err = r.st.ViewContext(ctx, func(tx *store.Tx) error {
 		for att, err := range tx.Attachments() {
 			if err != nil {
 				return err
@@ -210,7 +263,7 @@ func (a *Agent) given(ctx context.Context, within *netipx.IPSet) (has []protocol
 		}
 		return nil
 	})
-	has = append(has, a.departures.all(a.sched.Now())...) // after the store: what is freed is noted before
+	has = append(has, r.freed.all(r.sched.Now())...) // after the store: what is freed is noted before
 	slices.Sort(asking)
 	return slices.DeleteFunc(has, func(s protocol.Sighting) bool { return !within.Contains(s.Addr) }), slices.Compact(asking), err
 }
@@ -290,8 +343,8 @@ func ipamOf(e cniresults.Entry) string {
 // hostLocal returns what host-local's files of a network say. Those of a container of which the
 // CNI library has results are believed while its namespace is there; of another nobody can tell
 // that it is gone.
-func (a *Agent) hostLocal(n protocol.HostLocal, within *netipx.IPSet, pods map[string]sandbox) (has []protocol.Sighting, err error) {
-	files, err := a.host.HostLocal(n.Network, n.DataDir)
+func (r *Reporter) hostLocal(n protocol.HostLocal, within *netipx.IPSet, pods map[string]sandbox) (has []protocol.Sighting, err error) {
+	files, err := r.host.HostLocal(n.Network, n.DataDir)
 	if err != nil {
 		err = fmt.Errorf("host-local's files of network %s: %w", n.Network, err)
 	}
