@@ -75,7 +75,7 @@ func makeCertificateOnce(ctx context.Context, s *session) error {
 	if err := s.client.Patch(ctx, secret, before); err != nil {
 		return fmt.Errorf("write Secret %s/%s: %w", namespace, certificate.Name, err)
 	}
-	s.screen().line("made a certificate, in Secret %s/%s: make the next one after %s. Controllers serve with it within two minutes.",
+	s.screen().Line("made a certificate, in Secret %s/%s: make the next one after %s. Controllers serve with it within two minutes.",
 		namespace, certificate.Name, pair.RenewAfter)
 	return nil
 }

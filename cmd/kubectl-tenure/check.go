@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/audit"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
 )
 
 func newCheck(s *session) *cobra.Command {
@@ -83,21 +84,21 @@ func check(ctx context.Context, s *session, o output, apart time.Duration) error
 	return err
 }
 
-func writeFindings(to screen, state audit.State, found []audit.Finding, wrong int) {
+func writeFindings(to screen.Screen, state audit.State, found []audit.Finding, wrong int) {
 	var order []audit.Rule // of what is settling
 	settling := map[audit.Rule][]audit.Finding{}
 	notes := 0
 	for _, f := range found {
 		switch {
 		case f.Wrong:
-			writeFinding(to, cell{"WRONG", lookBad}, f, "")
+			writeFinding(to, screen.Cell{Text: "WRONG", Look: screen.LookBad}, f, "")
 		case f.Settling:
 			if len(settling[f.Rule]) == 0 {
 				order = append(order, f.Rule)
 			}
 			settling[f.Rule] = append(settling[f.Rule], f)
 		default:
-			writeFinding(to, cell{"NOTE ", lookWarn}, f, "")
+			writeFinding(to, screen.Cell{Text: "NOTE ", Look: screen.LookWarn}, f, "")
 			notes++
 		}
 	}
@@ -109,7 +110,7 @@ func writeFindings(to screen, state audit.State, found []audit.Finding, wrong in
 		if len(all) > 1 {
 			more = fmt.Sprintf(", and %d more", len(all)-1)
 		}
-		writeFinding(to, cell{"SOON ", lookPlain}, all[0], more)
+		writeFinding(to, screen.Cell{Text: "SOON ", Look: screen.LookPlain}, all[0], more)
 	}
 	claims := 0
 	for _, c := range state.Claims {
@@ -117,12 +118,12 @@ func writeFindings(to screen, state audit.State, found []audit.Finding, wrong in
 			claims++
 		}
 	}
-	to.line("Looked at pools %d, leases %d, sub-leases %d, claims %d, pods %d, nodes %d: %s.", len(state.Pools), len(state.Leases),
+	to.Line("Looked at pools %d, leases %d, sub-leases %d, claims %d, pods %d, nodes %d: %s.", len(state.Pools), len(state.Leases),
 		len(state.SubLeases), claims, len(state.Pods), len(state.Nodes), verdict(wrong, notes, soon))
 }
 
 // writeFinding writes one finding, and how many more there are of its kind.
-func writeFinding(to screen, mark cell, f audit.Finding, more string) {
+func writeFinding(to screen.Screen, mark screen.Cell, f audit.Finding, more string) {
 	where := f.Object
 	if f.Address != "" {
 		where += ", address " + f.Address
@@ -130,9 +131,9 @@ func writeFinding(to screen, mark cell, f audit.Finding, more string) {
 	if f.Pool != "" && f.Object != "ippool "+f.Pool {
 		where += ", pool " + f.Pool
 	}
-	to.line("%s %s: %s%s", to.paint(mark.text, mark.look), f.Rule, where, more)
-	to.fact("      what", plain(f.What)[0])
-	to.fact("      do", plain(f.Remedy)[0])
+	to.Line("%s %s: %s%s", to.Paint(mark.Text, mark.Look), f.Rule, where, more)
+	to.Fact("      what", screen.Plain(f.What)[0])
+	to.Fact("      do", screen.Plain(f.Remedy)[0])
 }
 
 // verdict sums findings up: soon is how many should come back by themselves.

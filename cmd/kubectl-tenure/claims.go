@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 )
 
@@ -135,9 +136,9 @@ func claims(ctx context.Context, s *session, o output, q claimQuery, names []str
 	if q.save {
 		return save(o, s, all)
 	}
-	l := listing{table: table{
-		heads: []string{"NAMESPACE", "NAME", "NETWORK", "INTERFACE", "IPS", "POD", "ALLOCATED", "POOL", "OWNER", "USED-BY", "MESSAGE", "AGE"},
-		wide:  5,
+	l := listing{table: screen.Table{
+		Heads: []string{"NAMESPACE", "NAME", "NETWORK", "INTERFACE", "IPS", "POD", "ALLOCATED", "POOL", "OWNER", "USED-BY", "MESSAGE", "AGE"},
+		Wide:  5,
 	}}
 	views := []claimView{}
 	for i := range all {
@@ -145,14 +146,14 @@ func claims(ctx context.Context, s *session, o output, q claimQuery, names []str
 		v := viewClaim(c, facts)
 		views = append(views, v)
 		l.names = append(l.names, "ipamclaim.k8s.cni.cncf.io/"+v.Name)
-		l.table.row(claimRow(s, c, v)...)
+		l.table.Row(claimRow(s, c, v)...)
 	}
 	l.value = map[string]any{"claims": views}
 	if len(all) == 0 && len(names) == 0 && !q.everywhere && q.pool == "" && !q.unused {
-		l.table.none = elsewhere(ctx, s, namespace)
+		l.table.None = elsewhere(ctx, s, namespace)
 	}
 	if q.unused && len(all) > 0 {
-		l.table.sum = sumUnused(all)
+		l.table.Sum = sumUnused(all)
 	}
 	return o.write(s, l)
 }
@@ -225,8 +226,8 @@ func viewClaim(c *ipamclaims.IPAMClaim, f claimFacts) claimView {
 	return v
 }
 
-func claimRow(s *session, c *ipamclaims.IPAMClaim, v claimView) []cell {
-	row := plain(v.Namespace, v.Name, v.Network, v.Interface, strings.Join(v.IPs, ","), v.OwnerPod)
+func claimRow(s *session, c *ipamclaims.IPAMClaim, v claimView) []screen.Cell {
+	row := screen.Plain(v.Namespace, v.Name, v.Network, v.Interface, strings.Join(v.IPs, ","), v.OwnerPod)
 	row = append(row, conditionCell(c.Status.Conditions, kube.ConditionIPsAllocated))
 	var uses []string
 	for _, u := range v.Uses {
@@ -239,5 +240,5 @@ func claimRow(s *session, c *ipamclaims.IPAMClaim, v claimView) []cell {
 	if v.Deleting {
 		message = cmp.Or(message, "is being deleted")
 	}
-	return append(row, plain(strings.Join(v.Pools, ","), v.Owner, strings.Join(uses, ","), message, s.age(v.Created))...)
+	return append(row, screen.Plain(strings.Join(v.Pools, ","), v.Owner, strings.Join(uses, ","), message, s.age(v.Created))...)
 }

@@ -19,10 +19,8 @@ import (
 // completeTimeout is how long somebody who has pressed the tabulator waits.
 const completeTimeout = 3 * time.Second
 
-// completer is what completes arguments and flags. It has no names where the cluster
-// does not answer.
-type completer = cobra.CompletionFunc
-
+// poolNames and those that follow complete arguments and flags. They have no names where the
+// cluster does not answer.
 func (s *session) poolNames(c *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
 	return s.names(c, given, v1alpha1.GroupVersion.WithKind("IPPoolList"), false)
 }
@@ -89,7 +87,7 @@ func (s *session) namesOf(ctx context.Context, list schema.GroupVersionKind, opt
 }
 
 // completeFlag has a flag of c completed.
-func (s *session) completeFlag(c *cobra.Command, flag string, by completer) {
+func (s *session) completeFlag(c *cobra.Command, flag string, by cobra.CompletionFunc) {
 	if err := c.RegisterFlagCompletionFunc(flag, by); err != nil { // c has no such flag
 		panic(err)
 	}

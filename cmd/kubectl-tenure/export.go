@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
 )
 
@@ -155,17 +156,17 @@ func (e *exporting) moveOut(ctx context.Context, report moveReport, objects map[
 		return err
 	}
 	to := e.screen()
-	to.line("Definitions switched: %d. Pools stopped: %s.", len(definitions), strings.Join(pools, ", "))
+	to.Line("Definitions switched: %d. Pools stopped: %s.", len(definitions), strings.Join(pools, ", "))
 	switch n := len(has.pods); n {
 	case 0:
-		to.line("No running pod has an address of them.")
+		to.Line("No running pod has an address of them.")
 	case 1:
-		to.line("1 address of a running pod is Tenure's until that pod ends, and is recorded with whereabouts, which gives it to nobody else.")
+		to.Line("1 address of a running pod is Tenure's until that pod ends, and is recorded with whereabouts, which gives it to nobody else.")
 	default:
-		to.line("%d addresses of running pods are Tenure's until these pods end, and are recorded with whereabouts, which gives them to nobody else.", n)
+		to.Line("%d addresses of running pods are Tenure's until these pods end, and are recorded with whereabouts, which gives them to nobody else.", n)
 	}
 	if len(has.pods) > 0 {
-		to.line("Tenure has to stay on the nodes until the last of these pods is gone: kubectl tenure pools shows how many addresses they have (USED).")
+		to.Line("Tenure has to stay on the nodes until the last of these pods is gone: kubectl tenure pools shows how many addresses they have (USED).")
 	}
 	if left {
 		return errLeft
@@ -183,13 +184,13 @@ func (e *exporting) recordAll(ctx context.Context, pools, definitions []string) 
 		}
 		if len(has.without) > 0 && !e.without {
 			return occupancy{}, fmt.Errorf("whereabouts cannot keep %s, which no pod has, and may give them to others: delete the claims and reservations, or take the addresses out of the definitions' ranges with exclude; "+
-				"to go on all the same: --without-claims. The pools are stopped; import --from whereabouts --apply has them go on", some(has.without, 5))
+				"to go on all the same: --without-claims. The pools are stopped; import --from whereabouts --apply has them go on", screen.Some(has.without, 5))
 		}
 		written, err := e.record(ctx, definitions, has.pods)
 		if err != nil {
 			return occupancy{}, err
 		}
-		fmt.Fprintf(e.stderr, "%s recorded with whereabouts\n", number(written, "address of a pod is", "addresses of pods are"))
+		fmt.Fprintf(e.stderr, "%s recorded with whereabouts\n", screen.Number(written, "address of a pod is", "addresses of pods are"))
 		now, err := e.occupancy(ctx, pools)
 		if err != nil {
 			return occupancy{}, err
@@ -234,9 +235,9 @@ func (e *exporting) waitSettled(ctx context.Context, pools []string) (has occupa
 			last, since = now.pods, time.Now()
 		}
 		has = now
-		line = "pods have " + number(len(now.pods), "address", "addresses")
+		line = "pods have " + screen.Number(len(now.pods), "address", "addresses")
 		if len(now.unsettled) > 0 {
-			line += "; " + some(now.unsettled, 3)
+			line += "; " + screen.Some(now.unsettled, 3)
 		}
 		return line, time.Since(since) >= settleFor, nil
 	})

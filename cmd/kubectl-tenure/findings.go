@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -61,7 +62,7 @@ func (s *moveSegment) compare(seen foreignState, group []foreign.Definition, fro
 	if same := c.ofEachNode(); from == foreign.TypeHostLocal && len(s.Switch) > 0 && len(same) > 0 {
 		c.inTheWay = true
 		s.InTheWay = append(s.InTheWay, fmt.Sprintf("host-local gives the same addresses on every node: %s. If each node has a network of its own, such as a bridge, this cannot become one pool: "+
-			"leave it with host-local. If the nodes share one wire, delete all but one of the pods that have one address, and call again", some(same, 3)))
+			"leave it with host-local. If the nodes share one wire, delete all but one of the pods that have one address, and call again", screen.Some(same, 3)))
 	}
 	c.findShared()
 	c.findGateways()

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
 )
 
 // held says who has addresses, or networks that only tenure-attach can take back where that
@@ -62,7 +63,7 @@ func heldAmong(leases []v1alpha1.IPLease, subs []v1alpha1.IPSubLease, pods []cor
 			}
 		}
 		if used := l.Status.Used; len(l.Status.Allocations) == 0 && used != nil && *used > 0 {
-			held = append(held, fmt.Sprintf("pods on node %s have %s of pool %s", l.Spec.Holder.Node, number(int(*used), "address", "addresses"), l.Spec.Pool))
+			held = append(held, fmt.Sprintf("pods on node %s have %s of pool %s", l.Spec.Holder.Node, screen.Number(int(*used), "address", "addresses"), l.Spec.Pool))
 		}
 		for _, g := range l.Spec.Grants {
 			pod := g.To.Namespace + "/" + g.To.Name

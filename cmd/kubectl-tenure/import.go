@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -227,12 +228,12 @@ func (i *importing) waitingPools(ctx context.Context, names []string) (waits []s
 // summary says what was done, and what is left to do.
 func (i *importing) summary(ctx context.Context, moved int, pools, stopped []string) error {
 	to := i.screen()
-	to.line("Definitions switched: %d. Pools: %s.", moved, cmp.Or(strings.Join(pools, ", "), "none"))
+	to.Line("Definitions switched: %d. Pools: %s.", moved, cmp.Or(strings.Join(pools, ", "), "none"))
 	if len(stopped) > 0 {
-		to.line("Pools that stay stopped: %s. They give no address until you set their spec.allocation to Automatic.", strings.Join(stopped, ", "))
+		to.Line("Pools that stay stopped: %s. They give no address until you set their spec.allocation to Automatic.", strings.Join(stopped, ", "))
 	}
 	if i.timeout == 0 && len(pools) > len(stopped) {
-		to.line("The pools open when what running pods have is kept for them: kubectl tenure pools shows it.")
+		to.Line("The pools open when what running pods have is kept for them: kubectl tenure pools shows it.")
 		return nil
 	}
 	all, err := i.kept(ctx)
@@ -250,7 +251,7 @@ func (i *importing) summary(ctx context.Context, moved int, pools, stopped []str
 		}
 	}
 	if several > 0 {
-		to.line("%s kept from all, since several pods are said to have it: see the pools' condition TwoOwners.", number(several, "address is", "addresses are"))
+		to.Line("%s kept from all, since several pods are said to have it: see the pools' condition TwoOwners.", screen.Number(several, "address is", "addresses are"))
 	}
 	if by == fromStatus {
 		by = "another IPAM"
@@ -260,15 +261,15 @@ func (i *importing) summary(ctx context.Context, moved int, pools, stopped []str
 		if len(stopped)+several > 0 {
 			left = ""
 		}
-		to.line("No address is kept for a pod that has it by %s%s.", by, left)
+		to.Line("No address is kept for a pod that has it by %s%s.", by, left)
 		return nil
 	}
 	then := "They keep them until they end, and are then"
 	if len(pods) == 1 {
 		then = "It keeps what it has until it ends, and is then"
 	}
-	to.line("%s %s by %s. %s taken off the network by it:", number(len(pods), "pod has", "pods have"), number(addrs, "address", "addresses"), by, then)
-	to.line("its binary and its configuration have to stay on the nodes until the last of them is gone.")
-	to.line("kubectl get ippools -o wide shows how many addresses are still kept (FOREIGN); kubectl tenure check looks for what must not be.")
+	to.Line("%s %s by %s. %s taken off the network by it:", screen.Number(len(pods), "pod has", "pods have"), screen.Number(addrs, "address", "addresses"), by, then)
+	to.Line("its binary and its configuration have to stay on the nodes until the last of them is gone.")
+	to.Line("kubectl get ippools -o wide shows how many addresses are still kept (FOREIGN); kubectl tenure check looks for what must not be.")
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
 )
 
 // leaseView is a lease as json and yaml show it. docs/reference/kubectl-tenure.md has the fields.
@@ -88,20 +89,20 @@ func leases(ctx context.Context, s *session, o output, q leaseQuery, names []str
 	if err != nil {
 		return err
 	}
-	l := listing{table: table{
-		heads: []string{"NAME", "POOL", "BLOCK", "HOLDER", "USED", "FREE", "CEDED", "CLAIMS", "REQUESTS", "TERM", "STORE", "PUBLISHED", "AGE"},
-		wide:  4,
+	l := listing{table: screen.Table{
+		Heads: []string{"NAME", "POOL", "BLOCK", "HOLDER", "USED", "FREE", "CEDED", "CLAIMS", "REQUESTS", "TERM", "STORE", "PUBLISHED", "AGE"},
+		Wide:  4,
 	}}
 	views := []leaseView{}
 	for i := range all {
 		v := viewLease(&all[i], shapes[all[i].Spec.Pool])
 		views = append(views, v)
 		l.names = append(l.names, "iplease.tenure.dev/"+v.Name)
-		l.table.row(leaseRow(s, v)...)
+		l.table.Row(leaseRow(s, v)...)
 	}
 	l.value = map[string]any{"leases": views}
 	if len(all) > 0 {
-		l.table.sum = "USED and FREE of a node's lease are as of half a minute ago, or later."
+		l.table.Sum = "USED and FREE of a node's lease are as of half a minute ago, or later."
 	}
 	return o.write(s, l)
 }
@@ -136,7 +137,7 @@ func viewLease(l *v1alpha1.IPLease, shape *allocator.Shape) leaseView {
 	return v
 }
 
-func leaseRow(s *session, v leaseView) []cell {
+func leaseRow(s *session, v leaseView) []screen.Cell {
 	var published time.Time
 	if v.Published != nil {
 		published = *v.Published
@@ -145,6 +146,6 @@ func leaseRow(s *session, v leaseView) []cell {
 	if v.Term > 0 {
 		term = fmt.Sprint(v.Term)
 	}
-	return plain(v.Name, v.Pool, v.Block, cmp.Or(v.Node, "the cluster"), fmt.Sprint(v.Used), fmt.Sprint(v.Free), fmt.Sprint(v.Ceded),
+	return screen.Plain(v.Name, v.Pool, v.Block, cmp.Or(v.Node, "the cluster"), fmt.Sprint(v.Used), fmt.Sprint(v.Free), fmt.Sprint(v.Ceded),
 		fmt.Sprint(v.Claims), fmt.Sprint(v.Requests), term, strings.TrimSpace(v.Store), s.age(published), s.age(v.Created))
 }

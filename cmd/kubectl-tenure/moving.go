@@ -217,15 +217,15 @@ func (m *moving) plan(report moveReport, objects map[string]nad.NetworkAttachmen
 			if err != nil {
 				return fmt.Errorf("definition %s: %w", name, err)
 			}
-			to.line("---\n%s", strings.TrimSuffix(text, "\n"))
+			to.Line("---\n%s", strings.TrimSuffix(text, "\n"))
 			changed++
 		}
 	}
 	if stay > 0 {
-		to.line("# definitions that stay as they are, since something is in the way: %d", stay)
+		to.Line("# definitions that stay as they are, since something is in the way: %d", stay)
 	}
 	if changed > 0 {
-		to.line("# nothing was written: %s --apply switches these", again)
+		to.Line("# nothing was written: %s --apply switches these", again)
 	}
 	return nil
 }
@@ -234,7 +234,7 @@ func (m *moving) plan(report moveReport, objects map[string]nad.NetworkAttachmen
 func (m *moving) tell(report moveReport) {
 	to := m.screen()
 	for _, line := range report.lines() {
-		to.line("%s", line)
+		to.Line("%s", line)
 	}
 }
 

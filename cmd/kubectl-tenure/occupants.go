@@ -9,6 +9,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -74,7 +75,7 @@ func (o *registrants) lease(l *v1alpha1.IPLease, shape *allocator.Shape) {
 		}
 	}
 	if open > 0 {
-		o.unsettled = append(o.unsettled, fmt.Sprintf("node %s has yet to give back %s of lease %s", l.Spec.Holder.Node, number(open, "address", "addresses"), l.Name))
+		o.unsettled = append(o.unsettled, fmt.Sprintf("node %s has yet to give back %s of lease %s", l.Spec.Holder.Node, screen.Number(open, "address", "addresses"), l.Name))
 	}
 }
 

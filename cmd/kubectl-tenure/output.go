@@ -1,17 +1,16 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
-	"k8s.io/cli-runtime/pkg/printers"
 	"sigs.k8s.io/yaml"
+
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
 )
 
 // output is what a listing verb is asked to write.
@@ -42,7 +41,7 @@ func (o *output) structured() bool { return o.format == "json" || o.format == "y
 
 // A listing is what a listing verb has found.
 type listing struct {
-	table table
+	table screen.Table
 	// names are the objects' as kubectl writes them, resource.group/name.
 	names []string
 	// value is what json and yaml show.
@@ -60,7 +59,7 @@ func (o *output) write(s *session, l listing) error {
 		}
 		return nil
 	}
-	l.table.write(s.screen(), o.format == "wide")
+	l.table.Write(s.screen(), o.format == "wide")
 	return nil
 }
 
@@ -83,7 +82,7 @@ func (o *output) run(ctx context.Context, s *session, show func(context.Context)
 		return show(ctx)
 	}
 	for {
-		if s.screen().terminal {
+		if s.screen().Terminal {
 			fmt.Fprint(s.stdout, "\x1b[H\x1b[2J")
 		}
 		if err := show(ctx); err != nil {
@@ -94,57 +93,6 @@ func (o *output) run(ctx context.Context, s *session, show func(context.Context)
 			return nil
 		case <-time.After(watchEvery):
 		}
-	}
-}
-
-// A table is rows under heads.
-type table struct {
-	heads []string
-	wide  int // so many of the last columns are for -o wide
-	rows  [][]cell
-	none  string // what is written where there are no rows
-	sum   string // what is written after the rows, if anything
-}
-
-// A cell is a text, and how it is coloured.
-type cell struct {
-	text string
-	look look
-}
-
-func plain(texts ...string) (cells []cell) {
-	for _, t := range texts {
-		if t == "" {
-			t = "-"
-		}
-		cells = append(cells, cell{text: t})
-	}
-	return cells
-}
-
-func (t *table) row(cells ...cell) { t.rows = append(t.rows, cells) }
-
-// write writes the table on a screen.
-func (t table) write(to screen, wide bool) {
-	columns := len(t.heads)
-	if !wide {
-		columns -= t.wide
-	}
-	if len(t.rows) == 0 {
-		to.line("%s", cmp.Or(t.none, "There are none."))
-		return
-	}
-	w := printers.GetNewTabWriter(to.w)
-	for _, row := range append([][]cell{plain(t.heads...)}, t.rows...) {
-		texts := make([]string, columns)
-		for i, c := range row[:columns] {
-			texts[i] = to.paint(c.text, c.look)
-		}
-		fmt.Fprintln(w, strings.Join(texts, "\t"))
-	}
-	_ = w.Flush() // as with every other line
-	if t.sum != "" {
-		to.line("%s", t.sum)
 	}
 }
 
@@ -172,20 +120,4 @@ func pick[O any](all []O, kind string, names []string, nameOf func(*O) string) (
 // noneOfName says that what a user has named is not there.
 func noneOfName(kind, name string) error {
 	return fmt.Errorf("%s %s: there is none of that name", kind, name)
-}
-
-// number writes how many there are of something: "1 address", "2 addresses".
-func number(n int, one, several string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, several)
-}
-
-// some keeps the first of a list that is too long to read.
-func some(list []string, most int) string {
-	if len(list) <= most {
-		return strings.Join(list, ", ")
-	}
-	return strings.Join(append(slices.Clone(list[:most]), fmt.Sprintf("%d more", len(list)-most)), ", ")
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/attach/plan"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/audit"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
 )
 
@@ -253,34 +254,34 @@ func writePod(s *session, v podView) {
 	if v.Node != "" {
 		where = "on node " + v.Node
 	}
-	to.line("Pod %s/%s, %s, %s", v.Namespace, v.Name, v.Phase, where)
-	to.title("Networks")
-	t := table{heads: []string{"INTERFACE", "NETWORK", "ADDRESSES", "POOL", "CLAIM", "ATTACHED"}}
+	to.Line("Pod %s/%s, %s, %s", v.Namespace, v.Name, v.Phase, where)
+	to.Title("Networks")
+	t := screen.Table{Heads: []string{"INTERFACE", "NETWORK", "ADDRESSES", "POOL", "CLAIM", "ATTACHED"}}
 	for _, n := range v.Networks {
-		attached := cell{"no", lookBad}
+		attached := screen.Cell{Text: "no", Look: screen.LookBad}
 		if n.Attached {
-			attached = cell{"yes", lookGood}
+			attached = screen.Cell{Text: "yes", Look: screen.LookGood}
 		}
-		t.row(append(plain(n.Interface, n.Network, strings.Join(n.IPs, ","), strings.Join(n.Pools, ","), n.Claim), attached)...)
+		t.Row(append(screen.Plain(n.Interface, n.Network, strings.Join(n.IPs, ","), strings.Join(n.Pools, ","), n.Claim), attached)...)
 	}
-	t.write(to, false)
+	t.Write(to, false)
 	for _, remark := range v.Remarks {
-		to.line("Note: %s", remark)
+		to.Line("Note: %s", remark)
 	}
 	if len(v.Pending) > 0 {
 		title := "Why it is not attached"
 		if !slices.ContainsFunc(v.Networks, func(n networkView) bool { return !n.Attached }) {
 			title = "It is attached, and what would be in the way of a new sandbox"
 		}
-		to.title(title)
+		to.Title(title)
 		for _, why := range v.Pending {
-			to.line("  - %s", why)
+			to.Line("  - %s", why)
 		}
 	}
 	if len(v.Events) > 0 {
-		to.title("Events")
+		to.Title("Events")
 		for _, e := range v.Events {
-			to.line("  - %s ago, %s, %s: %s", s.age(e.Last), number(int(e.Count), "time", "times"), e.Reason, e.Message)
+			to.Line("  - %s ago, %s, %s: %s", s.age(e.Last), screen.Number(int(e.Count), "time", "times"), e.Reason, e.Message)
 		}
 	}
 }

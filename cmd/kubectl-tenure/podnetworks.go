@@ -18,6 +18,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
 )
 
 // networksBinding is what gives the controller its rights over PodNetworks.
@@ -43,8 +44,8 @@ func (u *uninstall) freePodNetworks(ctx context.Context) error {
 		return err
 	}
 	if networks+attachments > 0 {
-		u.screen().line("took the finalizer %s from %s and %s: they stay, and can be deleted", v1alpha1.InUseFinalizer,
-			number(networks, "PodNetwork", "PodNetworks"), number(attachments, "PodNetworkAttachment", "PodNetworkAttachments"))
+		u.screen().Line("took the finalizer %s from %s and %s: they stay, and can be deleted", v1alpha1.InUseFinalizer,
+			screen.Number(networks, "PodNetwork", "PodNetworks"), screen.Number(attachments, "PodNetworkAttachment", "PodNetworkAttachments"))
 	}
 	return nil
 }
@@ -77,7 +78,7 @@ func (u *uninstall) freePods(ctx context.Context) error {
 		}
 	}
 	if freed > 0 {
-		u.screen().line("took the scheduling gate %s from %s: what waited for PodNetworks starts without them", podnetwork.Gate, number(freed, "pod", "pods"))
+		u.screen().Line("took the scheduling gate %s from %s: what waited for PodNetworks starts without them", podnetwork.Gate, screen.Number(freed, "pod", "pods"))
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
 	"github.com/tenure-ipam/tenure/ipam/access"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -93,20 +94,20 @@ func pools(ctx context.Context, s *session, o output, names []string) error {
 	if len(names) == 1 && o.format != "table" && o.format != "wide" && o.format != "name" {
 		return describePool(ctx, s, o, &all[0])
 	}
-	l := listing{table: table{
-		heads: []string{"NAME", "USAGE", "USED", "CLAIMED", "FREE", "CAPACITY", "UNREACHABLE", "PRESSURE", "READY", "LEASES", "TAKE-OVER", "DOMAIN", "RANGES", "AGE"},
-		wide:  5,
+	l := listing{table: screen.Table{
+		Heads: []string{"NAME", "USAGE", "USED", "CLAIMED", "FREE", "CAPACITY", "UNREACHABLE", "PRESSURE", "READY", "LEASES", "TAKE-OVER", "DOMAIN", "RANGES", "AGE"},
+		Wide:  5,
 	}}
 	views := []poolView{}
 	for i := range all {
 		p := &all[i]
 		views = append(views, viewPool(p))
 		l.names = append(l.names, "ippool.tenure.dev/"+p.Name)
-		l.table.row(poolRow(s, p)...)
+		l.table.Row(poolRow(s, p)...)
 	}
 	l.value = map[string]any{"pools": views}
 	if len(all) > 0 {
-		l.table.sum = "The numbers are " + countedAt + "."
+		l.table.Sum = "The numbers are " + countedAt + "."
 	}
 	return o.write(s, l)
 }
@@ -133,15 +134,15 @@ func readPools(ctx context.Context, s *session, names []string) ([]v1alpha1.IPPo
 	return pick(all, "pool", names, func(p *v1alpha1.IPPool) string { return p.Name })
 }
 
-func poolRow(s *session, p *v1alpha1.IPPool) []cell {
-	row, pressed := plain(p.Name), pressure(p)
+func poolRow(s *session, p *v1alpha1.IPPool) []screen.Cell {
+	row, pressed := screen.Plain(p.Name), pressure(p)
 	if c := p.Status.Counts; c == nil { // never counted
-		row = append(row, plain("", "", "", "", "", "")...)
+		row = append(row, screen.Plain("", "", "", "", "", "")...)
 	} else {
 		taken := c.Capacity - c.Free
-		row = append(row, cell{percent(taken, c.Capacity), cmp.Or(pressureCell(pressed).look, lookGood)})
-		row = append(row, plain(fmt.Sprint(c.Used), fmt.Sprint(c.Claimed), many(c.Free), many(c.Capacity))...)
-		row = append(row, count(c.Unreachable, lookWarn))
+		row = append(row, screen.Cell{Text: percent(taken, c.Capacity), Look: cmp.Or(pressureCell(pressed).Look, screen.LookGood)})
+		row = append(row, screen.Plain(fmt.Sprint(c.Used), fmt.Sprint(c.Claimed), many(c.Free), many(c.Capacity))...)
+		row = append(row, count(c.Unreachable, screen.LookWarn))
 	}
 	row = append(row, pressureCell(pressed), readyCell(p.Status.Conditions))
 	leases, ranges := "", make([]string, len(p.Spec.Ranges))
@@ -151,7 +152,7 @@ func poolRow(s *session, p *v1alpha1.IPPool) []cell {
 	for i, r := range p.Spec.Ranges {
 		ranges[i] = r.CIDR
 	}
-	return append(row, plain(leases, takeOver(p), p.Spec.Domain, strings.Join(ranges, ","), s.age(p.CreationTimestamp.Time))...)
+	return append(row, screen.Plain(leases, takeOver(p), p.Spec.Domain, strings.Join(ranges, ","), s.age(p.CreationTimestamp.Time))...)
 }
 
 // percent writes how much of a whole is taken. 0% is for nothing, and 100% for all of it.
@@ -167,11 +168,11 @@ func percent(taken, whole int64) string {
 }
 
 // count writes a number, which has a look where it is not 0.
-func count(n int64, as look) cell {
+func count(n int64, as screen.Look) screen.Cell {
 	if n == 0 {
-		as = lookPlain
+		as = screen.LookPlain
 	}
-	return cell{fmt.Sprint(n), as}
+	return screen.Cell{Text: fmt.Sprint(n), Look: as}
 }
 
 func takeOver(p *v1alpha1.IPPool) string {
@@ -189,36 +190,36 @@ func pressure(p *v1alpha1.IPPool) v1alpha1.Pressure {
 	return said
 }
 
-func pressureCell(p v1alpha1.Pressure) cell {
+func pressureCell(p v1alpha1.Pressure) screen.Cell {
 	switch p {
 	case v1alpha1.PressureHigh:
-		return cell{string(p), lookWarn}
+		return screen.Cell{Text: string(p), Look: screen.LookWarn}
 	case v1alpha1.PressureExhausted:
-		return cell{string(p), lookBad}
+		return screen.Cell{Text: string(p), Look: screen.LookBad}
 	case v1alpha1.PressureLow:
 	}
-	return plain(string(p))[0]
+	return screen.Plain(string(p))[0]
 }
 
 // readyCell writes whether a pool is ready, and that it shares addresses with another.
-func readyCell(all []metav1.Condition) cell {
+func readyCell(all []metav1.Condition) screen.Cell {
 	c := conditionCell(all, v1alpha1.PoolReady)
-	if c.text == string(metav1.ConditionTrue) && meta.IsStatusConditionTrue(all, v1alpha1.PoolOverlapping) {
-		return cell{c.text + " (" + v1alpha1.PoolOverlapping + ")", lookBad}
+	if c.Text == string(metav1.ConditionTrue) && meta.IsStatusConditionTrue(all, v1alpha1.PoolOverlapping) {
+		return screen.Cell{Text: c.Text + " (" + v1alpha1.PoolOverlapping + ")", Look: screen.LookBad}
 	}
 	return c
 }
 
 // conditionCell writes a condition that should be True: its status, and why it is not.
-func conditionCell(all []metav1.Condition, kind string) cell {
+func conditionCell(all []metav1.Condition, kind string) screen.Cell {
 	c := meta.FindStatusCondition(all, kind)
 	switch {
 	case c == nil:
-		return plain("")[0]
+		return screen.Plain("")[0]
 	case c.Status == metav1.ConditionTrue:
-		return cell{"True", lookGood}
+		return screen.Cell{Text: "True", Look: screen.LookGood}
 	}
-	return cell{fmt.Sprintf("%s (%s)", c.Status, c.Reason), lookBad}
+	return screen.Cell{Text: fmt.Sprintf("%s (%s)", c.Status, c.Reason), Look: screen.LookBad}
 }
 
 func viewPool(p *v1alpha1.IPPool) poolView {
@@ -310,44 +311,44 @@ func many(n int64) string {
 	return fmt.Sprint(n)
 }
 
-func writePool(to screen, p *v1alpha1.IPPool, view poolView) {
-	to.fact("Pool", plain(p.Name)[0])
+func writePool(to screen.Screen, p *v1alpha1.IPPool, view poolView) {
+	to.Fact("Pool", screen.Plain(p.Name)[0])
 	if p.Spec.Domain != "" {
-		to.fact("Domain", plain(p.Spec.Domain)[0])
+		to.Fact("Domain", screen.Plain(p.Spec.Domain)[0])
 	}
 	if s := p.Spec.Source; s != nil {
-		to.fact("Source", plain("Neutron, subnets " + strings.Join(s.Neutron.SubnetIDs, ", "))[0])
+		to.Fact("Source", screen.Plain("Neutron, subnets " + strings.Join(s.Neutron.SubnetIDs, ", "))[0])
 	}
-	to.fact("Take-over", plain(view.TakeOver)[0])
-	to.fact("Used by", plain(mayUse(kube.AccessOf(p)))[0])
-	to.fact("Leasing", plain(view.Leasing)[0])
-	to.fact("Pressure", pressureCell(pressure(p)))
+	to.Fact("Take-over", screen.Plain(view.TakeOver)[0])
+	to.Fact("Used by", screen.Plain(mayUse(kube.AccessOf(p)))[0])
+	to.Fact("Leasing", screen.Plain(view.Leasing)[0])
+	to.Fact("Pressure", pressureCell(pressure(p)))
 	if c := p.Status.Counts; c != nil {
-		to.fact("Usage", plain(fmt.Sprintf("%s  %d used, %d claimed, %s free, %d unreachable, of %s; %s",
+		to.Fact("Usage", screen.Plain(fmt.Sprintf("%s  %d used, %d claimed, %s free, %d unreachable, of %s; %s",
 			percent(c.Capacity-c.Free, c.Capacity), c.Used, c.Claimed, many(c.Free), c.Unreachable, many(c.Capacity), countedAt))[0])
 	}
-	to.title("Ranges")
-	ranges := table{heads: []string{"CIDR", "START", "END", "GATEWAY", "EXCLUDE", "STATIC-ONLY"}}
+	to.Title("Ranges")
+	ranges := screen.Table{Heads: []string{"CIDR", "START", "END", "GATEWAY", "EXCLUDE", "STATIC-ONLY"}}
 	for _, r := range p.Spec.Ranges {
-		ranges.row(plain(r.CIDR, r.Start, r.End, r.Gateway, some(r.Exclude, 4), some(r.StaticOnly, 4))...)
+		ranges.Row(screen.Plain(r.CIDR, r.Start, r.End, r.Gateway, screen.Some(r.Exclude, 4), screen.Some(r.StaticOnly, 4))...)
 	}
-	ranges.write(to, false)
-	to.title("Conditions")
-	conditions := make([]fact, 0, len(view.Conditions))
+	ranges.Write(to, false)
+	to.Title("Conditions")
+	conditions := make([]screen.Fact, 0, len(view.Conditions))
 	for _, c := range view.Conditions {
-		look := lookGood
+		look := screen.LookGood
 		if (c.Status == string(metav1.ConditionTrue)) != (c.Type == v1alpha1.PoolReady) {
-			look = lookBad
+			look = screen.LookBad
 		}
-		conditions = append(conditions, fact{c.Type, cell{fmt.Sprintf("%s (%s): %s", c.Status, c.Reason, c.Message), look}})
+		conditions = append(conditions, screen.Fact{Key: c.Type, Value: screen.Cell{Text: fmt.Sprintf("%s (%s): %s", c.Status, c.Reason, c.Message), Look: look}})
 	}
-	to.facts(conditions)
-	to.title("Leases")
-	held := table{heads: []string{"HOLDER", "LEASES", "USED", "FREE", "CEDED", "GRANTED", "UNREACHABLE", "WHY"}}
+	to.Facts(conditions)
+	to.Title("Leases")
+	held := screen.Table{Heads: []string{"HOLDER", "LEASES", "USED", "FREE", "CEDED", "GRANTED", "UNREACHABLE", "WHY"}}
 	for _, h := range view.Holders {
-		row := plain(cmp.Or(h.Node, "the cluster"), fmt.Sprint(h.Leases), fmt.Sprint(h.Used), fmt.Sprint(h.Free), fmt.Sprint(h.Ceded), fmt.Sprint(h.Granted))
-		row = append(row, count(int64(h.Unreachable), lookWarn))
-		held.row(append(row, plain(strings.Join(h.Why, "; "))...)...)
+		row := screen.Plain(cmp.Or(h.Node, "the cluster"), fmt.Sprint(h.Leases), fmt.Sprint(h.Used), fmt.Sprint(h.Free), fmt.Sprint(h.Ceded), fmt.Sprint(h.Granted))
+		row = append(row, count(int64(h.Unreachable), screen.LookWarn))
+		held.Row(append(row, screen.Plain(strings.Join(h.Why, "; "))...)...)
 	}
-	held.write(to, false)
+	held.Write(to, false)
 }

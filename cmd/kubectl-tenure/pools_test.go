@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
 )
 
 // One pool is described whole, as people read it.
@@ -29,7 +30,7 @@ func TestDescribesAPool(t *testing.T) {
 		{Node: "node-7", Leases: 2, Used: 36, Free: 10, Ceded: 2, Unreachable: 10, Why: []string{"no agent is registered", "frozen"}},
 	}
 	var out bytes.Buffer
-	writePool(screenOf(&out), p, view)
+	writePool(screen.Of(&out), p, view)
 	const want = `Pool          lan
 Domain        vlan-7
 Take-over     Confirmed
@@ -103,7 +104,7 @@ func TestOverlapIsInTheTable(t *testing.T) {
 		{[]metav1.Condition{is(v1alpha1.PoolReady, metav1.ConditionTrue), is(v1alpha1.PoolOverlapping, metav1.ConditionTrue)}, "True (Overlapping)"},
 		{[]metav1.Condition{is(v1alpha1.PoolReady, metav1.ConditionFalse), is(v1alpha1.PoolOverlapping, metav1.ConditionTrue)}, "False (R)"},
 	} {
-		if got := readyCell(tt.all).text; got != tt.want {
+		if got := readyCell(tt.all).Text; got != tt.want {
 			t.Errorf("%q; want %q", got, tt.want)
 		}
 	}

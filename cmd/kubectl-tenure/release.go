@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -96,12 +97,12 @@ func (r *release) run(ctx context.Context, name protocol.NodeName) error {
 	do, refusal := l.decide(r.now())
 	switch {
 	case refusal != "":
-		to.line("\nNode %s is not released: %s", name, refusal)
+		to.Line("\nNode %s is not released: %s", name, refusal)
 		return errNo
 	case r.dry:
-		to.line("\nDry run: %s", do.text(name))
+		to.Line("\nDry run: %s", do.text(name))
 		if l.made() != nil {
-			to.line("The Node %s that an earlier release-node has made would be removed.", name)
+			to.Line("The Node %s that an earlier release-node has made would be removed.", name)
 		}
 		return nil
 	case do == deedTaint, do == deedMake:
@@ -118,7 +119,7 @@ func (r *release) run(ctx context.Context, name protocol.NodeName) error {
 // lookAgain reads the node once more after a prompt: the user may have waited for long, and the
 // machine may run by now although its Node does not say so. It returns what it reads if that is
 // what was shown.
-func (r *release) lookAgain(ctx context.Context, to screen, shown *lost, do deed) (*lost, error) {
+func (r *release) lookAgain(ctx context.Context, to screen.Screen, shown *lost, do deed) (*lost, error) {
 	l, err := r.look(ctx, shown.name)
 	if err != nil {
 		return nil, err
@@ -126,10 +127,10 @@ func (r *release) lookAgain(ctx context.Context, to screen, shown *lost, do deed
 	again, refusal := l.decide(r.now())
 	switch {
 	case refusal != "":
-		to.line("\nNode %s is not released: %s", l.name, refusal)
+		to.Line("\nNode %s is not released: %s", l.name, refusal)
 		return nil, errNo
 	case again != do || !sameBeat(l.reg, shown.reg):
-		to.line("\nNode %s is not released: it has changed since it was shown. Call release-node again", l.name)
+		to.Line("\nNode %s is not released: it has changed since it was shown. Call release-node again", l.name)
 		return nil, errNo
 	}
 	return l, nil
@@ -281,7 +282,7 @@ func nodeReady(node *corev1.Node) bool {
 }
 
 // write says what the node holds, and whom that serves.
-func (l *lost) write(s *session, to screen) {
+func (l *lost) write(s *session, to screen.Screen) {
 	state := "there is none"
 	switch {
 	case l.made() != nil:
@@ -291,52 +292,52 @@ func (l *lost) write(s *session, to screen) {
 	case l.node != nil:
 		state = "not Ready"
 	}
-	to.fact("Node", plain(string(l.name) + ", " + state)[0])
+	to.Fact("Node", screen.Plain(string(l.name) + ", " + state)[0])
 	switch {
 	case l.reg == nil:
-		to.fact("Registration", plain("there is none")[0])
+		to.Fact("Registration", screen.Plain("there is none")[0])
 	case l.reg.Ended():
-		to.fact("Registration", plain(fmt.Sprintf("its term was ended; now %d", l.reg.Term))[0])
+		to.Fact("Registration", screen.Plain(fmt.Sprintf("its term was ended; now %d", l.reg.Term))[0])
 	default:
-		to.fact("Registration", plain(fmt.Sprintf("term %d, last heartbeat %s ago, fence %v", l.reg.Term, s.age(l.beat), l.reg.Fence))[0])
+		to.Fact("Registration", screen.Plain(fmt.Sprintf("term %d, last heartbeat %s ago, fence %v", l.reg.Term, s.age(l.beat), l.reg.Fence))[0])
 	}
-	to.fact("Holds", plain(fmt.Sprintf("leases %d, sub-leases %d", len(l.leases), len(l.subs)))[0])
+	to.Fact("Holds", screen.Plain(fmt.Sprintf("leases %d, sub-leases %d", len(l.leases), len(l.subs)))[0])
 	if len(l.confirmed) > 0 {
-		to.fact("", plain("of pools with takeOver: Confirmed: " + strings.Join(l.confirmed, ", "))[0])
+		to.Fact("", screen.Plain("of pools with takeOver: Confirmed: " + strings.Join(l.confirmed, ", "))[0])
 	}
 	if len(l.leases)+len(l.subs) == 0 {
 		return
 	}
-	to.title("Whom it serves")
-	t := table{heads: []string{"POD", "INTERFACE", "ADDRESS", "BY"}}
+	to.Title("Whom it serves")
+	t := screen.Table{Heads: []string{"POD", "INTERFACE", "ADDRESS", "BY"}}
 	for i := range l.leases {
 		lease := &l.leases[i]
 		if len(lease.Published.Allocations) == 0 {
-			t.row(plain("", "", lease.Block.String(), "iplease "+lease.Name)...)
+			t.Row(screen.Plain("", "", lease.Block.String(), "iplease "+lease.Name)...)
 		}
 		for _, text := range lease.Published.Allocations {
 			if addr, u, ok := parseAllocation(text); ok {
-				t.row(plain(u.Namespace+"/"+u.Pod, u.Interface, addr.String(), "iplease "+lease.Name)...)
+				t.Row(screen.Plain(u.Namespace+"/"+u.Pod, u.Interface, addr.String(), "iplease "+lease.Name)...)
 			}
 		}
 	}
 	for _, sub := range l.subs {
 		switch {
 		case sub.Use != nil:
-			t.row(plain(sub.Use.Pod.String(), sub.Use.Interface, "claim "+sub.Use.Claim.String(), "ipsublease "+sub.Name)...)
+			t.Row(screen.Plain(sub.Use.Pod.String(), sub.Use.Interface, "claim "+sub.Use.Claim.String(), "ipsublease "+sub.Name)...)
 		case sub.Request != nil:
 			var addrs []string
 			for _, g := range sub.Granted {
 				addrs = append(addrs, g.Addr.String())
 			}
-			t.row(plain(sub.Request.Pod.String(), sub.Request.Interface, strings.Join(addrs, ","), "ipsublease "+sub.Name)...)
+			t.Row(screen.Plain(sub.Request.Pod.String(), sub.Request.Interface, strings.Join(addrs, ","), "ipsublease "+sub.Name)...)
 		}
 	}
-	t.write(to, false)
+	t.Write(to, false)
 }
 
 // confirm asks whether the machine is off.
-func (r *release) confirm(ctx context.Context, to screen, name protocol.NodeName) error {
+func (r *release) confirm(ctx context.Context, to screen.Screen, name protocol.NodeName) error {
 	if r.yes {
 		return nil
 	}
@@ -344,7 +345,7 @@ func (r *release) confirm(ctx context.Context, to screen, name protocol.NodeName
 	if !ok || !term.IsTerminal(int(f.Fd())) {
 		return usagef("release-node: there is nobody to ask whether the machine is off: say so by --yes")
 	}
-	to.line("\nYou vouch that the machine of node %s is off, and that none of its pods runs. Kubernetes will\nremove its pods. If it still runs, addresses will be given twice.", name)
+	to.Line("\nYou vouch that the machine of node %s is off, and that none of its pods runs. Kubernetes will\nremove its pods. If it still runs, addresses will be given twice.", name)
 	fmt.Fprintf(r.stdout, "Write the node's name to go on: ")
 	answered := make(chan bool, 1)
 	go func() { // a read of a terminal cannot be called off
@@ -353,12 +354,12 @@ func (r *release) confirm(ctx context.Context, to screen, name protocol.NodeName
 	}()
 	select {
 	case <-ctx.Done():
-		to.line("")
+		to.Line("")
 	case yes := <-answered:
 		if yes {
 			return nil
 		}
 	}
-	to.line("Nothing was done.")
+	to.Line("Nothing was done.")
 	return errNo
 }

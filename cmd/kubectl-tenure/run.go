@@ -10,6 +10,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Exit codes.
@@ -60,6 +63,18 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	}
 	fmt.Fprintf(stderr, "kubectl tenure: %v%s\n", err, hint(err))
 	return exitFail
+}
+
+// hint tells somebody whom err says that they may not, which roles let one; and somebody whose API
+// server does not know a kind, what may be the reason.
+func hint(err error) string {
+	if apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) || meta.IsNoMatchError(err) {
+		return "\nThe API server does not know this kind: is Tenure installed in this cluster, and is it the cluster that you mean?"
+	}
+	if !forbidden(err) {
+		return ""
+	}
+	return "\nIt takes the ClusterRole tenure-view, which is part of view, edit and admin; check takes tenure-operator, and release-node tenure-release-node besides"
 }
 
 const rootHelp = `kubectl tenure shows what Tenure does: who has which address, how full pools are,

@@ -1,40 +1,12 @@
 package main
 
 import (
-	"bytes"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 )
-
-// TestTable: the last columns are for -o wide, and colours do not shift columns.
-func TestTable(t *testing.T) {
-	tab := table{heads: []string{"NAME", "MESSAGE", "LATER"}, wide: 1}
-	tab.row(append(plain("a"), cell{"fine", lookGood}, cell{"x", lookBad})...)
-	tab.row(plain("longer-name", "", "y")...)
-	for _, tt := range []struct {
-		colour, wide bool
-		want         string
-	}{
-		{false, false, "NAME          MESSAGE\na             fine\nlonger-name   -\n"},
-		{false, true, "NAME          MESSAGE   LATER\na             fine      x\nlonger-name   -         y\n"},
-		{true, true, "NAME          MESSAGE   LATER\na             fine      x\nlonger-name   -         y\n"},
-	} {
-		var out bytes.Buffer
-		tab.write(screen{w: &out, colour: tt.colour}, tt.wide)
-		got := out.String()
-		if painted := strings.Contains(got, "\x1b[31mx\x1b[0m"); painted != tt.colour {
-			t.Errorf("colour %v: got %q", tt.colour, got)
-		}
-		if diff := cmp.Diff(tt.want, regexp.MustCompile(`\x1b\[\d+m`).ReplaceAllString(got, "")); diff != "" {
-			t.Errorf("colour %v, wide %v (-want +got):\n%s", tt.colour, tt.wide, diff)
-		}
-	}
-}
 
 func TestPercent(t *testing.T) {
 	for _, tt := range []struct {

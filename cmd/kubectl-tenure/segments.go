@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 )
@@ -217,7 +218,7 @@ func (r moveReport) left() (n int) {
 
 // podsKeep says what running pods have of a segment.
 func (s moveSegment) podsKeep() string {
-	has := fmt.Sprintf("%s %s of it, and ", number(s.Pods, "running pod has", "running pods have"), number(s.Addresses, "address", "addresses"))
+	has := fmt.Sprintf("%s %s of it, and ", screen.Number(s.Pods, "running pod has", "running pods have"), screen.Number(s.Addresses, "address", "addresses"))
 	switch s.Pods {
 	case 0:
 		return "no running pod has an address of it"
@@ -253,7 +254,7 @@ func (r moveReport) lines() (lines []string) {
 			lines = append(lines, "  pods         "+s.podsKeep())
 		}
 		if s.Kept > 0 {
-			lines = append(lines, "  kept         "+number(s.Kept, "address is", "addresses are")+" kept for pods of other IPAMs")
+			lines = append(lines, "  kept         "+screen.Number(s.Kept, "address is", "addresses are")+" kept for pods of other IPAMs")
 		}
 		for _, w := range s.InTheWay {
 			lines = append(lines, "  in the way   "+w)

@@ -15,13 +15,12 @@ import (
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 )
 
@@ -39,7 +38,7 @@ type session struct {
 }
 
 // screen returns where the session's results go.
-func (s *session) screen() screen { return screenOf(s.stdout) }
+func (s *session) screen() screen.Screen { return screen.Of(s.stdout) }
 
 // addFlags adds the flags that every command has: kubectl's own.
 func (s *session) addFlags(flags *pflag.FlagSet) {
@@ -227,18 +226,6 @@ func leasesIn(l *v1alpha1.IPLeaseList) []v1alpha1.IPLease          { return l.It
 func subLeasesIn(l *v1alpha1.IPSubLeaseList) []v1alpha1.IPSubLease { return l.Items }
 func poolsIn(l *v1alpha1.IPPoolList) []v1alpha1.IPPool             { return l.Items }
 func claimsIn(l *ipamclaims.IPAMClaimList) []ipamclaims.IPAMClaim  { return l.Items }
-
-// hint tells somebody whom err says that they may not, which roles let one; and somebody whose API
-// server does not know a kind, what may be the reason.
-func hint(err error) string {
-	if apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) || meta.IsNoMatchError(err) {
-		return "\nThe API server does not know this kind: is Tenure installed in this cluster, and is it the cluster that you mean?"
-	}
-	if !forbidden(err) {
-		return ""
-	}
-	return "\nIt takes the ClusterRole tenure-view, which is part of view, edit and admin; check takes tenure-operator, and release-node tenure-release-node besides"
-}
 
 // forbidden reports whether err says that this user may not.
 func forbidden(err error) bool { return apierrors.IsForbidden(err) }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -23,36 +24,36 @@ func outOfService() corev1.Taint {
 const annotationMade = "tenure.dev/released"
 
 // carryOut does what was decided, and waits until the controller has done the rest.
-func (r *release) carryOut(ctx context.Context, to screen, l *lost, do deed) error {
+func (r *release) carryOut(ctx context.Context, to screen.Screen, l *lost, do deed) error {
 	made := l.made()
 	switch do {
 	case deedTaint:
 		if err := r.taint(ctx, l); err != nil {
 			return err
 		}
-		to.line("\nNode %s has the taint %s now.", l.name, corev1.TaintNodeOutOfService)
+		to.Line("\nNode %s has the taint %s now.", l.name, corev1.TaintNodeOutOfService)
 	case deedMake:
 		var err error
 		if made, err = r.makeNode(ctx, l); err != nil {
 			return err
 		}
-		to.line("\nThere is a Node %s again, which has the taint %s.", l.name, corev1.TaintNodeOutOfService)
+		to.Line("\nThere is a Node %s again, which has the taint %s.", l.name, corev1.TaintNodeOutOfService)
 	case deedNone:
-		to.line("\nThere is nothing to release.")
+		to.Line("\nThere is nothing to release.")
 		return r.unmake(ctx, to, made)
 	case deedWait:
 	}
 	if r.wait == 0 {
-		to.line("The controller takes over what it holds.%s", stillThere(made))
+		to.Line("The controller takes over what it holds.%s", stillThere(made))
 		return nil
 	}
 	if err := r.await(ctx, l); err != nil {
 		return fmt.Errorf("%w%s", err, stillThere(made))
 	}
-	to.line("It holds nothing any more.")
+	to.Line("It holds nothing any more.")
 	if do == deedTaint {
-		to.line("If the machine is gone for good: kubectl delete node %s", l.name)
-		to.line("If it is ever started again:     kubectl taint node %s %s-", l.name, corev1.TaintNodeOutOfService)
+		to.Line("If the machine is gone for good: kubectl delete node %s", l.name)
+		to.Line("If it is ever started again:     kubectl taint node %s %s-", l.name, corev1.TaintNodeOutOfService)
 	}
 	return r.unmake(ctx, to, made)
 }
@@ -151,7 +152,7 @@ func (r *release) whyStopped(ctx context.Context, name protocol.NodeName, held i
 
 // unmake removes a Node that was made to have the taint, if there is one, unless a kubelet
 // has taken it for its own meanwhile.
-func (r *release) unmake(ctx context.Context, to screen, made *corev1.Node) error {
+func (r *release) unmake(ctx context.Context, to screen.Screen, made *corev1.Node) error {
 	if made == nil {
 		return nil
 	}
@@ -164,12 +165,12 @@ func (r *release) unmake(ctx context.Context, to screen, made *corev1.Node) erro
 		case err != nil:
 			return fmt.Errorf("read node %s: %w%s", made.Name, err, stillThere(made))
 		case now.Status.NodeInfo.KubeletVersion != "":
-			to.line("A kubelet runs as node %s again. It gets no addresses before: kubectl taint node %s %s-", made.Name, made.Name, corev1.TaintNodeOutOfService)
+			to.Line("A kubelet runs as node %s again. It gets no addresses before: kubectl taint node %s %s-", made.Name, made.Name, corev1.TaintNodeOutOfService)
 			return nil
 		}
 		err = r.client.Delete(ctx, &now, client.Preconditions{UID: &now.UID, ResourceVersion: &now.ResourceVersion})
 		if err == nil {
-			to.line("The Node %s that was made for this is removed.", made.Name)
+			to.Line("The Node %s that was made for this is removed.", made.Name)
 			return nil
 		}
 		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {

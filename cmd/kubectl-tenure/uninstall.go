@@ -20,6 +20,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/api/vif"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
 )
 
 const uninstallHelp = `Takes Tenure off the nodes, and then says which command of Helm's or kubectl's removes the rest.
@@ -81,7 +82,7 @@ func (u *uninstall) run(ctx context.Context) error {
 	if installed {
 		agents, err = u.takeOffNodes(ctx)
 	} else {
-		u.screen().line("Tenure is not installed: there is no namespace %s, or it is being deleted.", namespace)
+		u.screen().Line("Tenure is not installed: there is no namespace %s, or it is being deleted.", namespace)
 		err = u.refuseLeftovers(ctx)
 	}
 	if err != nil {
@@ -98,7 +99,7 @@ func (u *uninstall) run(ctx context.Context) error {
 			return err
 		}
 	}
-	u.screen().line("%s", u.rest(agents))
+	u.screen().Line("%s", u.rest(agents))
 	return nil
 }
 
@@ -160,7 +161,7 @@ func (u *uninstall) takeOffNodes(ctx context.Context) (*appsv1.DaemonSet, error)
 		return nil, fmt.Errorf("have DaemonSet %s clean the nodes: %w", agentName, err)
 	}
 	if before.Labels[uninstallLabel] == "" {
-		u.screen().line("ending %s", agentName)
+		u.screen().Line("ending %s", agentName)
 	}
 	return agents, u.clean(ctx)
 }
@@ -185,17 +186,17 @@ func (u *uninstall) refuseInUse(ctx context.Context, attaches bool) error {
 		return err
 	}
 	to := u.screen()
-	to.title("In use")
+	to.Title("In use")
 	for _, h := range held[:min(len(held), 20)] {
-		to.line("%s", h)
+		to.Line("%s", h)
 	}
 	if more := len(held) - 20; more > 0 {
-		to.line("and %d more", more)
+		to.Line("and %d more", more)
 	}
 	if u.force {
 		return nil
 	}
-	to.line("\nNothing was removed. Delete these pods and claims, and run it again. With --force it goes on: see --help for what becomes of them.\n" +
+	to.Line("\nNothing was removed. Delete these pods and claims, and run it again. With --force it goes on: see --help for what becomes of them.\n" +
 		"To have claims, pools and reservations again afterwards, save them first:\n\n" +
 		"    kubectl tenure claims -A --save >claims.yaml\n    kubectl get ippools,ipreservations -o yaml >pools.yaml")
 	return errNo
@@ -205,12 +206,12 @@ func (u *uninstall) refuseInUse(ctx context.Context, attaches bool) error {
 // is.
 func (u *uninstall) refuseUnknown() error {
 	to := u.screen()
-	to.line("No agent is installed, whose image and directories are needed to clean the nodes.")
+	to.Line("No agent is installed, whose image and directories are needed to clean the nodes.")
 	if u.force {
-		to.line("They stay as they are.")
+		to.Line("They stay as they are.")
 		return nil
 	}
-	to.line("Nothing was removed. If Tenure was removed by other means, such as helm uninstall, install it again as it was,\n" +
+	to.Line("Nothing was removed. If Tenure was removed by other means, such as helm uninstall, install it again as it was,\n" +
 		"and run this first. With --force the nodes stay as they are.")
 	return errNo
 }
@@ -225,7 +226,7 @@ func (u *uninstall) endController(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("delete %s: %w", controllerName, err)
 	}
-	u.screen().line("ending %s", controllerName)
+	u.screen().Line("ending %s", controllerName)
 	return nil
 }
 
@@ -240,7 +241,7 @@ func (u *uninstall) clean(ctx context.Context) error {
 			return err
 		}
 		if now := fmt.Sprintf("%d of %d nodes are clean", s.clean, s.nodes); s.seen && now != last {
-			to.line("%s", now)
+			to.Line("%s", now)
 			last = now
 		}
 		if s.seen && s.clean > best {
@@ -251,16 +252,16 @@ func (u *uninstall) clean(ctx context.Context) error {
 		}
 		if time.Since(better) > u.wait {
 			for _, node := range slices.Sorted(maps.Keys(s.obstacles)) {
-				to.line("not clean: %s: %s", node, s.obstacles[node])
+				to.Line("not clean: %s: %s", node, s.obstacles[node])
 			}
 			if len(s.obstacles) == 0 {
-				to.line("not clean: %s, and no pod says why: see kubectl --namespace %s describe daemonset %s", number(int(s.nodes-s.clean), "node", "nodes"), namespace, agentName)
+				to.Line("not clean: %s, and no pod says why: see kubectl --namespace %s describe daemonset %s", screen.Number(int(s.nodes-s.clean), "node", "nodes"), namespace, agentName)
 			}
 			if !u.force {
 				return fmt.Errorf("these nodes are not clean, and nothing new starts there. Run it again when the cause is gone, or with --force to do without them; "+
 					"or delete DaemonSet %s and install Tenure again", agentName)
 			}
-			to.line("\nWith the configuration of tenure-attach no new pod starts on such a node before it is clean. When it is back, install\n" +
+			to.Line("\nWith the configuration of tenure-attach no new pod starts on such a node before it is clean. When it is back, install\n" +
 				"Tenure again as it was and uninstall it.\n")
 			return u.forget(ctx)
 		}
@@ -355,7 +356,7 @@ func (u *uninstall) deletePools(ctx context.Context) error {
 		}
 		if made && p.Spec.Source != nil {
 			ids, of := strings.Join(p.Spec.Source.Neutron.SubnetIDs, " "), p.Annotations[vif.AnnotationSubnetOf]
-			u.screen().line("Neutron keeps subnet %s, which was made for definition %s. Delete it, and a network that was made for it:\n\n"+
+			u.screen().Line("Neutron keeps subnet %s, which was made for definition %s. Delete it, and a network that was made for it:\n\n"+
 				"    openstack subnet delete %[1]s\n    openstack network delete %[3]q", ids, of, "tenure "+of)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/workload"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 )
 
@@ -52,7 +53,7 @@ func sumUnused(claims []ipamclaims.IPAMClaim) string {
 		addresses += len(claims[i].Status.IPs)
 	}
 	if len(claims) == 1 {
-		return fmt.Sprintf("1 claim that was kept for a StatefulSet holds %s, and no pod uses it.", number(addresses, "address", "addresses"))
+		return fmt.Sprintf("1 claim that was kept for a StatefulSet holds %s, and no pod uses it.", screen.Number(addresses, "address", "addresses"))
 	}
-	return fmt.Sprintf("%d claims that were kept for StatefulSets hold %s, and no pod uses them.", len(claims), number(addresses, "address", "addresses"))
+	return fmt.Sprintf("%d claims that were kept for StatefulSets hold %s, and no pod uses them.", len(claims), screen.Number(addresses, "address", "addresses"))
 }

@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
 )
 
 // versionsView is which versions run, as json and yaml show it.
@@ -123,24 +125,24 @@ func tagOf(image string) string {
 	return "latest"
 }
 
-func writeVersions(to screen, v versionsView, asked bool) {
-	t := table{heads: []string{"PROGRAM", "VERSION", "RUNS"}}
-	t.row(plain("client", v.Client, "")...)
+func writeVersions(to screen.Screen, v versionsView, asked bool) {
+	t := screen.Table{Heads: []string{"PROGRAM", "VERSION", "RUNS"}}
+	t.Row(screen.Plain("client", v.Client, "")...)
 	for _, a := range v.Agents {
-		t.row(plain("agents", a.Version, "on "+number(a.Nodes, "node", "nodes"))...)
+		t.Row(screen.Plain("agents", a.Version, "on "+screen.Number(a.Nodes, "node", "nodes"))...)
 	}
 	for _, c := range v.Controllers {
-		t.row(plain("controllers", c.Version, "in "+number(c.Pods, "pod", "pods"))...)
+		t.Row(screen.Plain("controllers", c.Version, "in "+screen.Number(c.Pods, "pod", "pods"))...)
 	}
 	if asked && len(v.Agents) == 0 {
-		t.row(plain("agents", "", "none")...)
+		t.Row(screen.Plain("agents", "", "none")...)
 	}
 	if asked && len(v.Controllers) == 0 {
-		t.row(plain("controllers", "", "none")...)
+		t.Row(screen.Plain("controllers", "", "none")...)
 	}
-	t.write(to, true)
+	t.Write(to, true)
 	for _, w := range v.Warnings {
-		to.line("%s %s", to.paint("WARNING", lookWarn), w)
+		to.Line("%s %s", to.Paint("WARNING", screen.LookWarn), w)
 	}
 }
 
@@ -151,7 +153,7 @@ func skew(v versionsView) (warnings []string) {
 		for _, a := range v.Agents {
 			if !neighbours(a.Version, c.Version) {
 				warnings = append(warnings, fmt.Sprintf("agents %s on %s do not fit controllers %s: at most one minor version may lie between them. Upgrade step by step",
-					a.Version, number(a.Nodes, "node", "nodes"), c.Version))
+					a.Version, screen.Number(a.Nodes, "node", "nodes"), c.Version))
 			}
 		}
 	}
@@ -159,7 +161,7 @@ func skew(v versionsView) (warnings []string) {
 		for _, b := range v.Agents[i+1:] {
 			if !neighbours(a.Version, b.Version) {
 				warnings = append(warnings, fmt.Sprintf("agents %s on %s and agents %s on %s do not fit: at most one minor version may lie between them. Bring the older ones up first",
-					a.Version, number(a.Nodes, "node", "nodes"), b.Version, number(b.Nodes, "node", "nodes")))
+					a.Version, screen.Number(a.Nodes, "node", "nodes"), b.Version, screen.Number(b.Nodes, "node", "nodes")))
 			}
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
 )
 
 func holderText(v whoView) string {
@@ -15,18 +17,18 @@ func holderText(v whoView) string {
 	return "node " + v.Node + ", lease " + v.Lease
 }
 
-func writeWho(to screen, addr netip.Addr, answers []whoView, owned bool) {
+func writeWho(to screen.Screen, addr netip.Addr, answers []whoView, owned bool) {
 	for _, v := range answers {
-		to.line("pool %s: %s", v.Pool, v.text())
+		to.Line("pool %s: %s", v.Pool, v.text())
 	}
 	if len(answers) == 0 {
-		to.line("%s is in no pool: neither in the ranges of one, nor in a lease. kubectl tenure pools -o wide shows the ranges", addr)
+		to.Line("%s is in no pool: neither in the ranges of one, nor in a lease. kubectl tenure pools -o wide shows the ranges", addr)
 		return
 	}
 	if !owned && slices.ContainsFunc(answers, func(v whoView) bool { return v.unpublished }) {
-		to.line("%s: nobody has it, as far as is published: nodes do so twice a minute", addr)
+		to.Line("%s: nobody has it, as far as is published: nodes do so twice a minute", addr)
 	} else if !owned {
-		to.line("%s: nobody has it", addr)
+		to.Line("%s: nobody has it", addr)
 	}
 }
 

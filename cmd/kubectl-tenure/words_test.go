@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -12,18 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/audit"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
 )
-
-// TestFactsAreApart: a long key, as some conditions have, does not run into its value.
-func TestFactsAreApart(t *testing.T) {
-	var out bytes.Buffer
-	screenOf(&out).facts([]fact{{"Ready", cell{text: "True"}}, {"DefinitionsDisagree", cell{text: "True"}}})
-	screenOf(&out).fact("ForeignAddresses", cell{text: "True"})
-	want := "Ready                True\nDefinitionsDisagree  True\nForeignAddresses  True\n"
-	if diff := cmp.Diff(want, out.String()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
 
 // TestOneOfThem: of one thing a sentence does not speak as of several.
 func TestOneOfThem(t *testing.T) {
@@ -48,7 +39,7 @@ func TestFindingsAreSummedUp(t *testing.T) {
 		return audit.Finding{Rule: audit.AllocationLeaked, Object: "iplease l", Pool: "p", Address: addr, What: "gone", Remedy: "none yet", Settling: true}
 	}
 	var out bytes.Buffer
-	writeFindings(screenOf(&out), audit.State{}, []audit.Finding{
+	writeFindings(screen.Of(&out), audit.State{}, []audit.Finding{
 		leaked("10.0.0.1"), leaked("10.0.0.2"), leaked("10.0.0.3"),
 		{Rule: audit.SubLeaseLeaked, Object: "ipsublease s", What: "its pod is gone", Remedy: "none yet", Settling: true},
 		{Rule: audit.NoAgent, Object: "nodes", What: "no agent", Remedy: "none"},
@@ -78,5 +69,16 @@ func TestKindsThatAreMissing(t *testing.T) {
 	}
 	if got := hint(fmt.Errorf("read pool lan: %w", apierrors.NewNotFound(resource, "lan"))); got != "" {
 		t.Errorf("of a pool that is not there it says %q", got)
+	}
+}
+
+// TestSaysWhichRole: who may not read something is told which roles let one.
+func TestSaysWhichRole(t *testing.T) {
+	not := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New(`User "x" cannot list resource "pods"`))
+	if got := hint(fmt.Errorf("list every Pod: %w", not)); !strings.Contains(got, "tenure-operator") {
+		t.Errorf("it says of roles %q", got)
+	}
+	if got := hint(errors.New("down")); got != "" {
+		t.Errorf("of another error it says %q", got)
 	}
 }
