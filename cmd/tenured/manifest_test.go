@@ -36,10 +36,11 @@ func TestManifestFitsTheProgram(t *testing.T) {
 		bin, conf string
 		args      []string
 	}{
-		"defaults": {"/opt/cni/bin", "", nil},
-		"attach":   {"/opt/cni/bin", "/etc/cni/net.d", []string{attach}},
-		"k3s":      {"/var/lib/rancher/k3s/data/cni", "/var/lib/rancher/k3s/agent/etc/cni/net.d", []string{attach, "--values=values-k3s.yaml"}},
-		"microk8s": {"/var/snap/microk8s/current/opt/cni/bin", "/var/snap/microk8s/current/args/cni-network", []string{attach, "--values=values-microk8s.yaml"}},
+		"defaults":  {"/opt/cni/bin", "", nil},
+		"attach":    {"/opt/cni/bin", "/etc/cni/net.d", []string{attach}},
+		"k3s":       {"/var/lib/rancher/k3s/data/cni", "/var/lib/rancher/k3s/agent/etc/cni/net.d", []string{attach, "--values=values-k3s.yaml"}},
+		"microk8s":  {"/var/snap/microk8s/current/opt/cni/bin", "/var/snap/microk8s/current/args/cni-network", []string{attach, "--values=values-microk8s.yaml"}},
+		"openshift": {"/var/lib/cni/bin", "/etc/kubernetes/cni/net.d", []string{attach, "--api-versions=security.openshift.io/v1"}},
 		"all moved": {"/a", "/b", []string{
 			attach, "--set=directories.cniBin=/a,directories.cniConf=/b,directories.cniState=/c,directories.state=/d",
 			"--set=directories.run=/e,directories.kubelet=/f,metrics.agents=true",
@@ -167,6 +168,10 @@ func checkFits(t *testing.T, pod corev1.PodSpec, bin string) daemon.Config {
 	for _, dir := range d.NetnsDirs {
 		if m, _ := mountOf(pod, dir); m.MountPropagation == nil || *m.MountPropagation != corev1.MountPropagationHostToContainer {
 			t.Errorf("%s: network namespaces that are made later are not seen", dir)
+		}
+		// Where these are two directories, one in the other's place would show all pods as gone.
+		if _, host := mountOf(pod, dir); host != dir {
+			t.Errorf("%s is the host's %s", dir, host)
 		}
 	}
 	for path, probe := range map[string]*corev1.Probe{"/healthz": c.LivenessProbe, "/readyz": c.ReadinessProbe} {

@@ -265,15 +265,6 @@ func TestChartTakes(t *testing.T) {
 	}
 }
 
-// TestChartValues: files of values that are shipped are accepted.
-func TestChartValues(t *testing.T) {
-	for _, file := range []string{"values-k3s.yaml", "values-microk8s.yaml"} {
-		if _, err := Chart(t.Context(), "--values="+file, "--set=attach.enabled=true"); err != nil {
-			t.Errorf("%s: %v", file, err)
-		}
-	}
-}
-
 // TestChartBudget: a budget that keeps one of one replica would let no node be drained.
 func TestChartBudget(t *testing.T) {
 	const budget = "PodDisruptionBudget tenure-system/tenure-controller"

@@ -53,6 +53,7 @@ base, in the agent's object .workload. It prints nothing. */}}
 {{- $pod := .workload.spec.template.spec -}}
 {{- range $pod.volumes -}}
 {{-   if hasKey $paths .name }}{{ $_ := set .hostPath "path" (get $paths .name) }}{{ end -}}
+{{-   if and (eq .name "plugins") (not $d.cniBinMustExist) }}{{ $_ := unset .hostPath "type" }}{{ end -}}
 {{- end -}}
 {{- range concat $pod.initContainers $pod.containers -}}
 {{-   range .volumeMounts -}}
