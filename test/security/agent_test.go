@@ -100,6 +100,10 @@ func TestStolenAgentCredentials(t *testing.T) {
 		{"own a lease, to have it collected", func() error {
 			return i.patch(lease("mine"), `{metadata: {ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: x, uid: x}]}}`)
 		}, "neither finalizers nor owners"},
+		{"fill a lease with labels", func() error { return i.patch(lease("mine"), `{metadata: {labels: {x: x}}}`) }, "owners, labels or annotations"},
+		{"fill a sub-lease with annotations", func() error {
+			return i.patch(named("IPSubLease", "", "of-a"), `{metadata: {annotations: {x: x}}}`)
+		}, "owners, labels or annotations"},
 		{"write a lease as a newer program would, to keep it", func() error { return i.patch(lease("mine"), `{spec: {protocol: 2147483647}}`) }, "writes no protocol later than 1"},
 		{"write a sub-lease as a newer program would", func() error {
 			return i.patch(named("IPSubLease", "", "of-a"), `{spec: {protocol: 2, turn: 1}}`)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -30,5 +31,10 @@ func TestPolicyKnowsTheProtocol(t *testing.T) {
 	}
 	if want := fmt.Sprintf("leaseDurationSeconds.orValue(0) <= %d\n", int(protocol.MaxFence.Seconds())); !strings.Contains(string(text), want) {
 		t.Errorf("node-objects.yaml does not have %q", want)
+	}
+	for name, limit := range map[string]int{"tenure.dev/report": protocol.MaxReport, podnetwork.AnnotationUnserved: 1024} {
+		if want := fmt.Sprintf("'%s': %d,", name, limit); !strings.Contains(string(text), want) {
+			t.Errorf("node-objects.yaml does not have %q", want)
+		}
 	}
 }

@@ -1,9 +1,13 @@
 package security_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -100,5 +104,69 @@ func TestRegistrationAfterAThief(t *testing.T) {
 		{"garble a high turn", func() error {
 			return thief(`{metadata: {annotations: {tenure.dev/turn: "1000000000000000004x"}}}`)
 		}, "names its machine, its boot and its turn"},
+	})
+}
+
+// TestRoomOnARegistration: a stolen credential cannot fill a registration. There stays room for
+// what the controller writes when it ends the term, and the next agent when it registers.
+func TestRoomOnARegistration(t *testing.T) {
+	rc := boundTo(t, "tenured", podOn(t, system, "tenured-room", "node-room", "tenured"))
+	i := newIntruder(t, "the agent of node-room", rc)
+	thief := func(format string, args ...any) error {
+		return i.patch(named("Lease", system, "node-room"), fmt.Sprintf(format, args...))
+	}
+	x := func(n int) string { return strings.Repeat("x", n) }
+	i.mayDo(t, []attempt{{"register", func() error {
+		return i.create(strings.ReplaceAll(regText("node-room"), `tenure.dev/recalls: "", `, ""))
+	}, ""}})
+
+	const full, others = "the agent leaves room on its registration: ", "labels or annotations that are not a registration's"
+	i.breakIn(t, []attempt{
+		{"have a long store", func() error { return thief(`{spec: {holderIdentity: %s}}`, x(300<<10)) }, full},
+		{"have a long machine", func() error { return thief(`{metadata: {annotations: {tenure.dev/machine: %s}}}`, x(129)) }, full},
+		{"have a long report", func() error {
+			return thief(`{metadata: {annotations: {tenure.dev/report: %s}}}`, x(protocol.MaxReport+1))
+		}, full},
+		{"have recalls that nobody made", func() error { return thief(`{metadata: {annotations: {tenure.dev/recalls: '["%s"]'}}}`, x(9)) }, full},
+		{"have been asked what nobody asks", func() error { return thief(`{metadata: {annotations: {tenure.dev/look: %s}}}`, x(9)) }, full},
+		{"have had long stores", func() error {
+			return thief(`{metadata: {annotations: {tenure.dev/former: '[{"store":"%s"}]'}}}`, x(769))
+		}, full},
+		{"have had such, of quotes", func() error {
+			return thief(`{metadata: {annotations: {tenure.dev/former: %q}}}`, `[{"store":"`+strings.Repeat(`\"`, 385)+`"}]`)
+		}, full},
+		{"have other annotations", func() error { return thief(`{metadata: {annotations: {example.org/x: x}}}`) }, others},
+		{"have labels", func() error { return thief(`{metadata: {labels: {x: x}}}`) }, others},
+		{"apply under many names", func() error {
+			return i.Patch(t.Context(), parse(regText("node-room")), client.Apply, client.FieldOwner("x"), client.ForceOwnership) //nolint:staticcheck // as it is
+		}, full},
+	})
+
+	odd := strings.Repeat("\x01", 128) // JSON has six characters for each
+	var former []protocol.Former
+	for n := range 16 {
+		former = append(former, protocol.Former{Store: protocol.StoreID(odd), Machine: odd, Boot: odd, NodeUID: protocol.UID(odd), Term: int64(n)})
+	}
+	list, err := json.Marshal(former)
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := kube.NewAPI(kc)
+	agent := &registrar{api: kube.NewAPI(i.Client)}
+	agent.Self = protocol.Identity{Node: "node-room", NodeUID: "u", Store: "own", Machine: x(128), Boot: "next", Fence: time.Minute}
+	i.mayDo(t, []attempt{
+		{"fill it", func() error {
+			return thief(`{metadata: {annotations: {tenure.dev/former: %q, tenure.dev/machine: %s, tenure.dev/report: %s}}, spec: {holderIdentity: %s}}`,
+				list, x(128), x(protocol.MaxReport), x(128))
+		}, ""},
+		{"register after that", func() error { return agent.beat(t) }, ""},
+		{"have its term ended after that", func() error {
+			reg, _, err := api.ReadRegistration(t.Context(), "node-room")
+			if err == nil {
+				_, _, err = api.UpdateRegistration(t.Context(), protocol.EndTerm(reg, protocol.EvidenceSilence))
+			}
+			return err
+		}, ""},
+		{"register once more", func() error { return agent.beat(t) }, ""},
 	})
 }
