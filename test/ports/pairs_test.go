@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"testing"
+	"time"
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -39,6 +40,17 @@ func testPairs(t *testing.T, w *world) {
 	c := claim(t, p, "")
 	addrs, port := w.allocated(t, c)
 	want := addrs[0].String() + " " + port.MAC
+	stolen := use(t, c, 0, "vm-a") // no pod is there yet
+	time.Sleep(2 * time.Second)
+	w.allows(t, ofA, before...)
+	unuse(t, stolen)
+	fleet.Create(t, kc, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "default"}})
+	for _, node := range []string{"vm-a", "vm-b", "metal"} {
+		fleet.Create(t, kc, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "on-" + node},
+			Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "c", Image: "none"}}},
+		})
+	}
 	first := use(t, c, 0, "vm-a")
 	w.allows(t, ofA, append(slices.Clone(before), want)...)
 	second := use(t, c, 1, "vm-b") // a live migration
@@ -133,11 +145,13 @@ func (w *world) allows(t *testing.T, of neutron.Port, want ...string) {
 // use has a node use a claim, as an agent does.
 func use(t *testing.T, c *ipamclaims.IPAMClaim, i int, node string) protocol.SubLease {
 	t.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: "on-" + node, UID: "none"}}
+	must(t, client.IgnoreNotFound(kc.Get(t.Context(), client.ObjectKeyFromObject(pod), pod)))
 	s, _, err := kube.NewAPI(kc).CreateSubLease(t.Context(), protocol.SubLease{
 		Meta: protocol.Meta{Name: protocol.UseName(protocol.UID(c.UID), i)}, Protocol: protocol.Version, Node: protocol.NodeName(node), Store: "store", Term: 1,
 		Use: &protocol.Use{
 			Claim: protocol.ClaimRef{Namespace: c.Namespace, Name: c.Name, UID: protocol.UID(c.UID)},
-			Pod:   protocol.PodRef{Namespace: c.Namespace, Name: "pod", UID: "pod"}, Interface: "net1",
+			Pod:   kube.PodRefOf(pod), Interface: "net1",
 		},
 	})
 	must(t, err)

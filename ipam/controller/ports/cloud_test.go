@@ -123,8 +123,15 @@ func virtual(name, server string) *corev1.Node {
 func useOf(uid, node string) *v1alpha1.IPSubLease {
 	return &v1alpha1.IPSubLease{
 		ObjectMeta: metav1.ObjectMeta{Name: uid + ".0"},
-		Spec:       v1alpha1.IPSubLeaseSpec{Node: node, Use: &v1alpha1.Use{Claim: v1alpha1.ClaimReference{Namespace: "team", Name: uid, UID: uid}}},
+		Spec: v1alpha1.IPSubLeaseSpec{Node: node, Use: &v1alpha1.Use{
+			Claim: v1alpha1.ClaimReference{Namespace: "team", Name: uid, UID: uid}, Pod: v1alpha1.PodReference{Namespace: "team", Name: uid, UID: uid},
+		}},
 	}
+}
+
+// podOn is a pod on a node, by the name of the claim that it uses.
+func podOn(namespace, uid, node string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: uid, UID: types.UID(uid)}, Spec: corev1.PodSpec{NodeName: node}}
 }
 
 // claimOf is a claim with an address and the text that tells its port.
@@ -142,7 +149,8 @@ func newPorts(t *testing.T, c *cloud, objects ...client.Object) (*Ports, client.
 	if err != nil {
 		t.Fatal(err)
 	}
-	kc := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.IPPool{}).Build()
+	kc := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.IPPool{}).
+		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).Build()
 	return (&Ports{
 		Cache: kc, Live: kc, Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(), Now: time.Now, SweepEvery: time.Minute,
 		Connect:  func(context.Context) (Neutron, error) { return c, nil },

@@ -198,7 +198,11 @@ func (p *Ports) allow(ctx context.Context, nc Neutron, pool *v1alpha1.IPPool) (s
 	wanted := map[string][]neutron.Pair{} // after the ports: an earlier leader may have added a pair to these
 	if pool.Spec.Source.Neutron.NodePorts == v1alpha1.NodePortsPairs {
 		staying := slices.DeleteFunc(slices.Clone(ours), func(o neutron.Port) bool { return going[o.ID] })
-		if wanted, err = p.inUse(ctx, pool, staying); err != nil {
+		allowed := map[string][]neutron.Pair{}
+		for _, port := range found {
+			allowed[nodes[port.Server]] = append(allowed[nodes[port.Server]], port.Pairs...)
+		}
+		if wanted, err = p.inUse(ctx, pool, staying, allowed); err != nil {
 			return nil, bad, err
 		}
 	}
@@ -315,18 +319,31 @@ func (p *Ports) servers(ctx context.Context) (map[string]string, error) {
 }
 
 // inUse returns, by node, what its pods have of a pool by claims, as our ports on the network say.
-func (p *Ports) inUse(ctx context.Context, pool *v1alpha1.IPPool, ours []neutron.Port) (map[string][]neutron.Pair, error) {
+// Allowed is what the nodes' ports allow: what is in use stays allowed. More comes for pods that
+// are there: see users.
+func (p *Ports) inUse(ctx context.Context, pool *v1alpha1.IPPool, ours []neutron.Port, allowed map[string][]neutron.Pair) (map[string][]neutron.Pair, error) {
 	var uses v1alpha1.IPSubLeaseList
 	if err := p.Cache.List(ctx, &uses, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list uses: %w", err)
 	}
-	of := map[string][]neutron.Pair{}
+	of, users := map[string][]neutron.Pair{}, users{live: p.Live, on: map[string][]corev1.Pod{}}
 	for i := range uses.Items {
 		use, node := uses.Items[i].Spec.Use, uses.Items[i].Spec.Node
 		if use == nil {
 			continue
 		}
-		if pairs := pairsOf(use.Claim.UID, pool, ours); len(pairs) > 0 {
+		pairs := pairsOf(use.Claim.UID, pool, ours)
+		isNew := func(pair neutron.Pair) bool { return !slices.Contains(allowed[node], pair) }
+		if slices.ContainsFunc(pairs, isNew) {
+			there, err := users.there(ctx, node, *use)
+			if err != nil {
+				return nil, err
+			}
+			if !there {
+				pairs = slices.DeleteFunc(pairs, isNew)
+			}
+		}
+		if len(pairs) > 0 {
 			of[node] = append(of[node], pairs...)
 		}
 	}

@@ -5,8 +5,10 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/ipam/controller/neutron"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -32,7 +34,7 @@ func nodesPort(pairs ...neutron.Pair) []neutron.ServerPort {
 func TestPairsAreOfThePort(t *testing.T) {
 	for _, told := range []string{`{"id":"a","mac":"` + macB + `","network":"net"}`, `{"id":"a","mac":"nonsense","network":"net"}`, `{`, ""} {
 		c := &cloud{ours: []neutron.Port{ourPort("a", "ua", pairA.Addr, macA)}, servers: nodesPort()}
-		p, kc := newPorts(t, c, pairsPool(), virtual("vm", machine), claimOf("ua", "10.9.0.5/24", told), useOf("ua", "vm"))
+		p, kc := newPorts(t, c, pairsPool(), virtual("vm", machine), claimOf("ua", "10.9.0.5/24", told), podOn("team", "ua", "vm"), useOf("ua", "vm"))
 		if _, bad, err := p.allow(t.Context(), c, pairsPool()); err != nil || !bad.None() {
 			t.Fatal(bad, err)
 		}
@@ -51,13 +53,48 @@ func TestPairsAreOfThePort(t *testing.T) {
 	}
 }
 
+// TestPairsOfPodsThatAreThere: an agent may write a use of any claim. A node's port allows what the
+// claim has for a pod that is on that node, and may have the claim. What it allows stays while the
+// use is there, also when the pod's object was deleted by force.
+func TestPairsOfPodsThatAreThere(t *testing.T) {
+	owned := claimOf("ua", "10.9.0.5/24", "")
+	owned.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "other", UID: "other"}}
+	for what, test := range map[string]struct {
+		objects []client.Object
+		want    []neutron.Pair
+	}{
+		"no pod":                   {objects: []client.Object{claimOf("ua", "10.9.0.5/24", "")}},
+		"a pod of another node":    {objects: []client.Object{claimOf("ua", "10.9.0.5/24", ""), podOn("team", "ua", "vm2")}},
+		"a pod elsewhere":          {objects: []client.Object{claimOf("ua", "10.9.0.5/24", ""), podOn("other", "ua", "vm")}},
+		"a pod of another UID":     {objects: []client.Object{claimOf("ua", "10.9.0.5/24", ""), podOn("team", "ub", "vm")}},
+		"a claim of another pod's": {objects: []client.Object{owned, podOn("team", "ua", "vm")}},
+		"the pod":                  {objects: []client.Object{claimOf("ua", "10.9.0.5/24", ""), podOn("team", "ua", "vm")}, want: []neutron.Pair{pairA}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			c := &cloud{ours: []neutron.Port{ourPort("a", "ua", pairA.Addr, macA)}, servers: nodesPort()}
+			p, kc := newPorts(t, c, append(test.objects, pairsPool(), virtual("vm", machine), useOf("ua", "vm"))...)
+			for range 2 {
+				if _, bad, err := p.allow(t.Context(), c, pairsPool()); err != nil || !bad.None() {
+					t.Fatal(bad, err)
+				}
+				if got := c.pairs(); !slices.Equal(got, test.want) {
+					t.Fatalf("the node's port allows %v; want %v", got, test.want)
+				}
+				if err := client.IgnoreNotFound(kc.Delete(t.Context(), podOn("team", "ua", "vm"))); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
 // TestPairsOfTwoLooks: a use that comes while one look is under way keeps the pair that the next
 // look adds.
 func TestPairsOfTwoLooks(t *testing.T) {
 	c := &cloud{ours: []neutron.Port{ourPort("a", "ua", pairA.Addr, macA), ourPort("b", "ub", pairB.Addr, macB)}, servers: nodesPort()}
 	p, kc := newPorts(t, c, pairsPool(), virtual("vm", machine),
 		claimOf("ua", "10.9.0.5/24", `{"id":"a","mac":"`+macA+`","network":"net"}`), claimOf("ub", "10.9.0.6/24", `{"id":"b","mac":"`+macB+`","network":"net"}`),
-		useOf("ua", "vm"))
+		podOn("team", "ua", "vm"), podOn("team", "ub", "vm"), useOf("ua", "vm"))
 	reached, free := c.holdAt("PortsOfServers")
 	defer free()
 	first, second := make(chan error, 1), make(chan error, 1)
@@ -84,7 +121,7 @@ func TestPairsOfTwoLooks(t *testing.T) {
 // to be deleted. No pair is left whose port is gone: nobody would know it.
 func TestPairGoesBeforePort(t *testing.T) {
 	c := &cloud{ours: []neutron.Port{ourPort("a", "ua", pairA.Addr, macA)}, servers: nodesPort()}
-	p, kc := newPorts(t, c, pairsPool(), virtual("vm", machine), claimOf("ua", "10.9.0.5/24", `{"id":"a","mac":"`+macA+`","network":"net"}`), useOf("ua", "vm"))
+	p, kc := newPorts(t, c, pairsPool(), virtual("vm", machine), claimOf("ua", "10.9.0.5/24", `{"id":"a","mac":"`+macA+`","network":"net"}`), podOn("team", "ua", "vm"), useOf("ua", "vm"))
 	reached, free := c.holdAt("SetPairs")
 	defer free()
 	first, second := make(chan error, 1), make(chan error, 1)
@@ -115,7 +152,8 @@ func TestPairsWhileNeutronIsAway(t *testing.T) {
 	for reason, want := range map[neutron.Reason]int{neutron.Unavailable: 1, neutron.Rejected: 2} {
 		ours := []neutron.Port{ourPort("a", "ua", pairA.Addr, macA), ourPort("b", "ub", pairB.Addr, macB)}
 		c := &cloud{ours: ours, refuses: &neutron.Error{Reason: reason, Message: "because"}, servers: []neutron.ServerPort{{ID: "1", Server: machine}, {ID: "2", Server: "other"}}}
-		p, _ := newPorts(t, c, pairsPool(), virtual("vm", machine), virtual("vm2", "other"), useOf("ua", "vm"), useOf("ub", "vm2"))
+		p, _ := newPorts(t, c, pairsPool(), virtual("vm", machine), virtual("vm2", "other"), useOf("ua", "vm"), useOf("ub", "vm2"),
+			claimOf("ua", "10.9.0.5/24", ""), podOn("team", "ua", "vm"), claimOf("ub", "10.9.0.6/24", ""), podOn("team", "ub", "vm2"))
 		if _, bad, err := p.allow(t.Context(), c, pairsPool()); err != nil || bad.Reason != reason || c.asked != want {
 			t.Errorf("%s: %+v, %v after %d calls; want it after %d", reason, bad, err, c.asked, want)
 		}
@@ -126,7 +164,7 @@ func TestPairsWhileNeutronIsAway(t *testing.T) {
 // and another look does not put the pair back meanwhile. The pair of the port that stays is left.
 func TestPairGoesBeforePortTooMany(t *testing.T) {
 	c := &cloud{ours: []neutron.Port{ourPort("a", "ua", pairA.Addr, macA), ourPort("b", "ua", pairB.Addr, macB)}, servers: nodesPort()}
-	p, _ := newPorts(t, c, pairsPool(), virtual("vm", machine), claimOf("ua", "10.9.0.5/24", `{"id":"a","mac":"`+macA+`","network":"net"}`), useOf("ua", "vm"))
+	p, _ := newPorts(t, c, pairsPool(), virtual("vm", machine), claimOf("ua", "10.9.0.5/24", `{"id":"a","mac":"`+macA+`","network":"net"}`), podOn("team", "ua", "vm"), useOf("ua", "vm"))
 	look := func() {
 		t.Helper()
 		if _, bad, err := p.allow(t.Context(), c, pairsPool()); err != nil || !bad.None() {

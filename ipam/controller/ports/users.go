@@ -1,0 +1,62 @@
+package ports
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/kube"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// users finds whether the pods are there for which nodes use claims. An agent may write a use of
+// any claim in its node's name: that alone must not have Neutron let the node through with the
+// claim's address.
+type users struct {
+	live client.Reader
+	on   map[string][]corev1.Pod // the pods of nodes, which are read once
+}
+
+// there reports whether the pod that a use names is on the node, and may have the claim.
+func (u users) there(ctx context.Context, node string, use v1alpha1.Use) (bool, error) {
+	pods, err := u.podsOn(ctx, node)
+	if err != nil {
+		return false, err
+	}
+	i := slices.IndexFunc(pods, func(o corev1.Pod) bool {
+		return o.Namespace == use.Claim.Namespace && o.Namespace == use.Pod.Namespace && o.Name == use.Pod.Name &&
+			(string(o.UID) == use.Pod.UID || string(kube.MirrorOf(&o)) == use.Pod.UID)
+	})
+	if i < 0 {
+		return false, nil
+	}
+	var claim ipamclaims.IPAMClaim // of those with addresses the cache keeps no owners
+	err = kube.Call(ctx, func(ctx context.Context) error {
+		return u.live.Get(ctx, client.ObjectKey{Namespace: use.Claim.Namespace, Name: use.Claim.Name}, &claim)
+	})
+	if err != nil {
+		return false, client.IgnoreNotFound(err) //nolint:wrapcheck // says what it is about
+	}
+	may, _ := protocol.BelongsTo(kube.PodRefOf(&pods[i]), kube.ClaimOf(&claim))
+	return may && string(claim.UID) == use.Claim.UID, nil
+}
+
+// podsOn returns the pods of a node.
+func (u users) podsOn(ctx context.Context, node string) ([]corev1.Pod, error) {
+	if pods, known := u.on[node]; known {
+		return pods, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, kube.ListTimeout)
+	defer cancel()
+	var list corev1.PodList
+	if err := u.live.List(ctx, &list, client.MatchingFields{"spec.nodeName": node}); err != nil {
+		return nil, fmt.Errorf("list the pods of node %s: %w", node, err)
+	}
+	u.on[node] = list.Items
+	return list.Items, nil
+}
