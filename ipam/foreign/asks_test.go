@@ -29,7 +29,7 @@ func TestPending(t *testing.T) {
 	}
 	facts.Reports["n2"] = protocol.Report{Asking: []protocol.UID{"hangs"}}
 	facts.Agents["n2"] = true
-	p.Opening = true // every node is asked
+	p.CheckAll = true // every node is asked
 	if _, _, found := weighed(p, facts); found.Stage != StagePods {
 		t.Errorf("stage %d, %q; want that another node's word on pod hangs does not count", found.Stage, found.Why)
 	}
@@ -42,7 +42,7 @@ func TestPending(t *testing.T) {
 // TestWhatToDoIsSaid: however long what a node says is, the reason goes on with what to do.
 func TestWhatToDoIsSaid(t *testing.T) {
 	p := lan(t)
-	p.Opening = true
+	p.CheckAll = true
 	for _, r := range []protocol.Report{
 		{Unread: strings.Repeat("x", 90<<10)}, {Unseen: []protocol.Unseen{{HostLocal: protocol.HostLocal{Network: "net"}, Why: strings.Repeat("x", 90<<10)}}},
 	} {
@@ -95,7 +95,7 @@ func TestAsks(t *testing.T) {
 		p.New, _ = added.IPSet()
 		return p
 	}
-	opening := func(p Pool) Pool { p.Opening = true; return p }
+	opening := func(p Pool) Pool { p.CheckAll = true; return p }
 	record := []Record{{Addr: netip.MustParseAddr("10.0.0.200"), PodNamespace: "ns", PodName: "gone"}}
 	for _, tt := range []struct {
 		name    string
@@ -144,7 +144,7 @@ func TestUnseen(t *testing.T) {
 		{HostLocal: protocol.HostLocal{Network: "else"}, Why: "is not of this segment"},
 	}}}}
 	p := lan(t)
-	p.Opening = true
+	p.CheckAll = true
 	if _, _, found := weighed(p, facts); found.Stage != StageReports || !strings.Contains(found.Why, "it: node n1: cannot read /srv/nfs/shelf. Have") {
 		t.Errorf("stage %d, %q", found.Stage, found.Why)
 	}

@@ -21,7 +21,7 @@ func BenchmarkLook(b *testing.B) {
 		}
 		name := fmt.Sprint("net-", i)
 		f.Definitions = append(f.Definitions, ReadDefinition("ns", name, fmt.Sprintf(`{"cniVersion":"1.0.0","name":%q,"type":"macvlan","ipam":{"type":"whereabouts","range":%q}}`, name, cidr), nil))
-		pools = append(pools, Pool{Name: protocol.PoolName(name), Whole: shape, New: shape.Usable(), Opening: true})
+		pools = append(pools, Pool{Name: protocol.PoolName(name), Whole: shape, New: shape.Usable(), CheckAll: true})
 		for k := range 40 {
 			p := pod(fmt.Sprint("p-", i, "-", k), "ns/"+name, fmt.Sprintf("10.%d.%d.%d", i/250, i%250, k+2))
 			p.Node = protocol.NodeName(fmt.Sprint("n", k))

@@ -63,14 +63,15 @@ type Pool struct {
 	// their nodes before may have them by another IPAM, whatever their definition says
 	// now. Zero is never.
 	Since time.Time
-	// Opening says that nothing of the pool was given yet, or that all of it is looked at anew.
-	Opening bool
+	// CheckAll says that every address of the pool is checked: nothing of it was given yet, or
+	// all of it is checked anew.
+	CheckAll bool
 	// Fresh says that the pool has never been open: no node can have given anything of it.
 	Fresh bool
 	// Fenced says that whereabouts has objects for addresses of the pool.
 	Fenced bool
 	// Kept are the addresses of the pool that are kept for pods of another IPAM. Where the look
-	// before the opening has found none, none are looked for among Tenure's own networks.
+	// before the pool is opened has found none, none are looked for among Tenure's own networks.
 	Kept map[netip.Addr]protocol.Grantee
 	// TrustStatus is a person's word that the pods' status shows all that pods have by another
 	// IPAM, also where a node's agent cannot read that IPAM's files.

@@ -321,7 +321,7 @@ func (w *weighing) askForWaiting(segment []Definition, pending []*Pod) {
 		}
 	}
 	others := w.Fenced || slices.ContainsFunc(segment, func(d Definition) bool { return d.HostLocal })
-	if slices.ContainsFunc(w.strays, w.New.Contains) || (w.Opening || others) && w.used() {
+	if slices.ContainsFunc(w.strays, w.New.Contains) || (w.CheckAll || others) && w.used() {
 		for node := range w.Agents {
 			if w.lives(node) {
 				w.asks[node] = true

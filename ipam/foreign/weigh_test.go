@@ -48,7 +48,7 @@ func keeps(to protocol.Grantee) func(Pool) Pool {
 }
 
 // openings is lan, of which all nodes are asked.
-func openings(p Pool) Pool { p.Opening = true; return p }
+func openings(p Pool) Pool { p.CheckAll = true; return p }
 
 // ofTheirs is a pod that selects and shows what is another IPAM's.
 func ofTheirs(p Pod) Pod {

@@ -110,7 +110,7 @@ func (a *API) Revision(ctx context.Context) (protocol.Revision, error) {
 func PoolOf(o *v1alpha1.IPPool) protocol.Pool {
 	shape, err := poolspec.ParsePool(PoolText(o)) // of one that cannot be read, the controller says so, and closes it
 	p := protocol.Pool{
-		Meta: MetaOf(o), Open: o.Status.Leasing == v1alpha1.LeasingOpen, Opening: o.Status.Opening,
+		Meta: MetaOf(o), Open: o.Status.Leasing == v1alpha1.LeasingOpen, Epoch: o.Status.Opening,
 		Generation: o.Generation, Edited: err != nil || o.Status.ObservedGeneration > 0 && o.Status.ObservedGeneration < o.Generation,
 		Confirmed: o.Spec.TakeOver == v1alpha1.TakeOverConfirmed,
 	}

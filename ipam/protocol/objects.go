@@ -277,8 +277,9 @@ type Pool struct {
 	Meta
 	// Open says that blocks may be leased.
 	Open bool
-	// Opening is another text each time that the pool is opened.
-	Opening string
+	// Epoch is the pool's status.opening: each time that the pool is opened, another text that
+	// is greater than those before.
+	Epoch string
 	// Generation is that of the spec, 0 where it is not known. Edited says that the controller
 	// has not accepted this one yet: what is new of it may still be leased of another pool.
 	Generation int64 `json:",omitempty"`

@@ -20,9 +20,8 @@ type History struct {
 	// Registration and Turn are the UID and the highest turn of the node's registration.
 	Registration UID   `json:"seat,omitempty"`
 	Turn         int64 `json:"turn,omitempty"`
-	// Opening is the greatest opening of a pool that the agent has
-	// heard of.
-	Opening string `json:"opening,omitempty"`
+	// Epoch is the greatest epoch of any pool that the agent has heard of.
+	Epoch string `json:"opening,omitempty"`
 	// Restored is set from when the API server was seen to have gone back until the
 	// node's pools have been opened again.
 	Restored *Restoration `json:"restored,omitempty"`
@@ -64,9 +63,9 @@ func (h History) SawRegistration(s Registration) History {
 	return h
 }
 
-// SawOpening returns h with the opening of a pool.
-func (h History) SawOpening(opening string) History {
-	h.Opening = max(h.Opening, opening)
+// SawEpoch returns h with the epoch of a pool.
+func (h History) SawEpoch(epoch string) History {
+	h.Epoch = max(h.Epoch, epoch)
 	return h
 }
 
@@ -88,9 +87,9 @@ func (h History) RegistrationBehind(s Registration) bool {
 }
 
 // Rewound returns what is left of h when the API server has gone back: the
-// revisions begin anew, and every opening up to now is void.
+// revisions begin anew, and a pool may be used again in a later epoch than all up to now.
 func (h History) Rewound() History {
-	return History{Opening: h.Opening, Restored: &Restoration{Opening: h.Opening}}
+	return History{Epoch: h.Epoch, Restored: &Restoration{Epoch: h.Epoch}}
 }
 
 // Rewound returns the registrar of an agent that has seen the API server go back: it
@@ -102,9 +101,9 @@ func (s Registrar) Rewound() Registrar {
 	return s
 }
 
-// Reopened reports whether a pool may be leased from again after r: it has been
-// opened by an opening that r does not void.
-func (r Restoration) Reopened(p Pool) bool { return p.Open && p.Opening > r.Opening }
+// Reopened reports whether a pool may be leased from again after r: it has been opened in a
+// later epoch than r's.
+func (r Restoration) Reopened(p Pool) bool { return p.Open && p.Epoch > r.Epoch }
 
 // RecordBehind reports whether an object, as read live by an agent that had seen h, is
 // of an earlier state than r, its record. Once the agent knows that the API server has
@@ -164,60 +163,59 @@ func (r Right) Unconfirmed(term int64) bool {
 
 // A Restoration is what a registration says while its agent knows that the API server has
 // gone back to an earlier state, as after a restore of etcd. An agent says it from
-// the heartbeat after it has seen that, and until each pool that it uses has been
-// opened later than Opening, or is gone. Between the two it leases
-// nothing, and gives nothing back but what a pool may wait for ([Right.MayGo]).
+// the heartbeat after it has seen that, until each pool that it uses is gone or has been opened
+// in a later epoch than Epoch. Between the two it leases nothing, and gives nothing back but
+// what a pool may wait for ([Right.MayGo]).
 type Restoration struct {
 	// Back says that the agent has put back what it holds, and that its node's
 	// other rights can be told again; until then it has only seen it.
 	Back bool
-	// Opening is the greatest opening of a pool (IPPool's
-	// status.opening) that this agent has ever heard. What was opened by it, or
-	// before, was opened before the API server went back.
-	Opening string
+	// Epoch is the greatest epoch of any pool that this agent has ever heard of. A pool that
+	// was last opened in it, or in an earlier one, was opened before the API server went back.
+	Epoch string
 }
 
-// The words of a [Restoration] on a registration, before the opening.
+// The words of a [Restoration] on a registration, before the epoch.
 const (
 	restoredSeen = "seen"
 	restoredBack = "back"
 )
 
-// String returns r as [Registration.Restored] has it: "seen OPENING" or "back OPENING".
+// String returns r as [Registration.Restored] has it: "seen EPOCH" or "back EPOCH".
 func (r Restoration) String() string {
 	word := restoredSeen
 	if r.Back {
 		word = restoredBack
 	}
-	return strings.TrimSpace(word + " " + r.Opening)
+	return strings.TrimSpace(word + " " + r.Epoch)
 }
 
 // ParseRestoration is the inverse of [Restoration.String]; ok is false for a registration
 // that says nothing.
 func ParseRestoration(text string) (r Restoration, ok bool) {
-	word, opening, _ := strings.Cut(text, " ")
+	word, epoch, _ := strings.Cut(text, " ")
 	if word != restoredSeen && word != restoredBack {
 		return Restoration{}, false
 	}
-	return Restoration{Back: word == restoredBack, Opening: opening}, true
+	return Restoration{Back: word == restoredBack, Epoch: epoch}, true
 }
 
-// openingForm is a time of which later ones compare greater as text.
-const openingForm = "2006-01-02T15:04:05.000000000Z"
+// epochForm is a time of which later ones compare greater as text.
+const epochForm = "2006-01-02T15:04:05.000000000Z"
 
-// OpeningAfter returns an opening at now. It is greater than every
-// opening in before that came from here, also where the clock was ahead then.
-func OpeningAfter(now time.Time, before ...string) string {
-	next := now.UTC().Format(openingForm)
+// EpochAfter returns the epoch of a pool that is opened at now. It is greater than every epoch
+// in before that came from here, also where the clock was ahead then.
+func EpochAfter(now time.Time, before ...string) string {
+	next := now.UTC().Format(epochForm)
 	for _, word := range before {
 		if word < next {
 			continue
 		}
-		last, err := time.Parse(openingForm, word)
+		last, err := time.Parse(epochForm, word)
 		if err != nil {
 			continue // no controller wrote it
 		}
-		next = last.Add(time.Nanosecond).Format(openingForm)
+		next = last.Add(time.Nanosecond).Format(epochForm)
 	}
 	return next
 }

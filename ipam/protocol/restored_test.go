@@ -11,8 +11,8 @@ func TestHistory(t *testing.T) {
 	reg := func(uid UID, rev Revision, turn int64) Registration {
 		return Registration{Meta: Meta{UID: uid, Revision: rev}, Turn: turn}
 	}
-	h := History{}.SawObject("100").SawObject("90").SawRegistration(reg("u", "70", 5)).SawOpening("w2").SawOpening("w1")
-	if h.Objects != 100 || h.Registrations != 70 || h.Turn != 5 || h.Opening != "w2" {
+	h := History{}.SawObject("100").SawObject("90").SawRegistration(reg("u", "70", 5)).SawEpoch("w2").SawEpoch("w1")
+	if h.Objects != 100 || h.Registrations != 70 || h.Turn != 5 || h.Epoch != "w2" {
 		t.Fatalf("got %+v", h)
 	}
 	for rev, want := range map[Revision]bool{"99": true, "100": false, "101": false, "": false, "x": false, "7": true} {
@@ -43,13 +43,13 @@ func TestHistory(t *testing.T) {
 	if r.Behind("1") || r.RegistrationBehind(reg("u", "1", 1)) {
 		t.Error("what the restored API server shows is behind once more")
 	}
-	if r.Restored == nil || r.Restored.Back || r.Restored.Opening != "w2" {
-		t.Errorf("got %+v; want that it has been seen, and every opening up to w2 is void", r.Restored)
+	if r.Restored == nil || r.Restored.Back || r.Restored.Epoch != "w2" {
+		t.Errorf("got %+v; want that it has been seen, and only epochs after w2 count", r.Restored)
 	}
 	for _, tt := range []struct {
 		pool Pool
 		want bool
-	}{{Pool{Open: true, Opening: "w2"}, false}, {Pool{Open: true, Opening: "w1"}, false}, {Pool{Opening: "w3"}, false}, {Pool{Open: true, Opening: "w3"}, true}} {
+	}{{Pool{Open: true, Epoch: "w2"}, false}, {Pool{Open: true, Epoch: "w1"}, false}, {Pool{Epoch: "w3"}, false}, {Pool{Open: true, Epoch: "w3"}, true}} {
 		if got := r.Restored.Reopened(tt.pool); got != tt.want {
 			t.Errorf("%+v is open again: %v; want %v", tt.pool, got, tt.want)
 		}
@@ -233,7 +233,7 @@ func TestSawRight(t *testing.T) {
 }
 
 func TestRestorationText(t *testing.T) {
-	for _, r := range []Restoration{{}, {Back: true}, {Opening: "w"}, {Back: true, Opening: "2026-01-01T12:00:00.000000000Z"}} {
+	for _, r := range []Restoration{{}, {Back: true}, {Epoch: "w"}, {Back: true, Epoch: "2026-01-01T12:00:00.000000000Z"}} {
 		if got, ok := ParseRestoration(r.String()); !ok || got != r {
 			t.Errorf("%q is read as %+v, %v; want %+v", r, got, ok, r)
 		}
@@ -245,22 +245,22 @@ func TestRestorationText(t *testing.T) {
 	}
 }
 
-// TestOpeningAfter: each word is greater than all before it, whatever clocks say.
-func TestOpeningAfter(t *testing.T) {
+// TestEpochAfter: each word is greater than all before it, whatever clocks say.
+func TestEpochAfter(t *testing.T) {
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	word := OpeningAfter(now)
+	word := EpochAfter(now)
 	if want := "2026-01-01T12:00:00.000000000Z"; word != want {
 		t.Errorf("the word of noon is %q; want %q", word, want)
 	}
 	last := ""
 	for _, step := range []time.Duration{0, time.Nanosecond, time.Hour, -time.Hour, 0, 999 * time.Millisecond, 24 * time.Hour} {
-		next := OpeningAfter(now.Add(step), "", last)
+		next := EpochAfter(now.Add(step), "", last)
 		if next <= last || len(next) != len(word) {
 			t.Errorf("%v from noon, after %q: %q; want a greater word of as many letters", step, last, next)
 		}
 		last = next
 	}
-	if next := OpeningAfter(now, "by hand", last); next <= last || len(next) != len(word) {
+	if next := EpochAfter(now, "by hand", last); next <= last || len(next) != len(word) {
 		t.Errorf("beside a word by hand: %q; want one greater than %q", next, last)
 	}
 }

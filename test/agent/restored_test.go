@@ -26,7 +26,7 @@ func setLeasing(t *testing.T, pool string, open bool) {
 	}
 	p.Status.Leasing = v1alpha1.LeasingClosed
 	if open {
-		p.Status.Leasing, p.Status.Opening = v1alpha1.LeasingOpen, protocol.OpeningAfter(time.Now(), p.Status.Opening)
+		p.Status.Leasing, p.Status.Opening = v1alpha1.LeasingOpen, protocol.EpochAfter(time.Now(), p.Status.Opening)
 	}
 	if err := kc.Status().Update(t.Context(), p); err != nil {
 		t.Fatal(err)

@@ -104,7 +104,7 @@ func TestRestored(t *testing.T) {
 	registered(t, "restored-2")
 	amend(t, "restored-2", func(s *protocol.Registration) { s.Fence = time.Second })
 
-	node.says.Store(protocol.Restoration{Opening: word}.String())
+	node.says.Store(protocol.Restoration{Epoch: word}.String())
 	closed := func(p *v1alpha1.IPPool) func() error {
 		return isReady(p, metav1.ConditionFalse, v1alpha1.ReasonRestored, "went back in time")
 	}
@@ -125,7 +125,7 @@ func TestRestored(t *testing.T) {
 	stop = start(t)
 	always(t, 2*time.Second, closed(p))
 	eventually(t, 10*time.Second, isReady(p, metav1.ConditionFalse, v1alpha1.ReasonRestored, "restored-1"))
-	node.says.Store(protocol.Restoration{Back: true, Opening: word}.String())
+	node.says.Store(protocol.Restoration{Back: true, Epoch: word}.String())
 	eventually(t, 3*fence, reopened(p, word)) // F/2 after the second leader has seen it closed
 	eventually(t, 3*fence, reopened(other, word))
 	allocated(t, fresh)

@@ -106,7 +106,7 @@ func (w *world) makePool(name protocol.PoolName, blockSize int32) {
 	obj.Status.Leasing, obj.Status.ObservedGeneration = v1alpha1.LeasingOpen, obj.Generation
 	obj.Status.BlockPrefixLengths = &v1alpha1.BlockPrefixLengths{}
 	if w.other != nil {
-		obj.Status.Opening = protocol.OpeningAfter(obj.CreationTimestamp.Time)
+		obj.Status.Opening = protocol.EpochAfter(obj.CreationTimestamp.Time)
 	}
 	for _, r := range obj.Spec.Ranges {
 		cidr := netip.MustParsePrefix(r.CIDR)

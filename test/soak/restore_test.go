@@ -313,7 +313,7 @@ func (f *faults) noticed() (word string, any bool) {
 				return errors.Join(err, fmt.Errorf("registration of %s: %v", n.Name, out))
 			}
 			if said, ok := protocol.ParseRestoration(reg.Restored); ok {
-				word = max(word, said.Opening)
+				word = max(word, said.Epoch)
 				regs++
 			}
 		}

@@ -149,7 +149,7 @@ func (t *look) consider(ctx context.Context, o *v1alpha1.IPPool, kept map[protoc
 	open := o.Status.Leasing == v1alpha1.LeasingOpen
 	p := &pool{
 		Pool: foreign.Pool{
-			Name: protocol.PoolName(o.Name), Object: kube.PoolOf(o), Domain: o.Spec.Domain, Whole: whole, ShareWith: o.Spec.ShareWith, Opening: !open, Fresh: !open && o.Status.Opening == "",
+			Name: protocol.PoolName(o.Name), Object: kube.PoolOf(o), Domain: o.Spec.Domain, Whole: whole, ShareWith: o.Spec.ShareWith, CheckAll: !open, Fresh: !open && o.Status.Opening == "",
 			TrustStatus: foreign.TrustsStatus(o), Kept: kept[protocol.PoolName(o.Name)],
 		},
 		verdict: foreign.Verdict{Of: foreign.StateOf(o)}, confirmed: o.Spec.TakeOver == v1alpha1.TakeOverConfirmed,

@@ -68,13 +68,13 @@ func TestFreesBeforeItOpens(t *testing.T) {
 // is to be freed is asked for between its looks, and must be told the same, or it is never
 // freed, and the pool never opened (I4).
 func TestFreesWhatTheReconcilerDoesNotWaitFor(t *testing.T) {
-	voided := protocol.OpeningAfter(noon.Add(-time.Hour))
+	restored := protocol.EpochAfter(noon.Add(-time.Hour))
 	again, other := pool("10.0.0.0/24"), with(pool("10.9.0.0/24"), open(32))
 	again.CreationTimestamp = metav1.NewTime(noon.Add(-time.Minute))
-	other.Name, other.UID, other.Status.Opening = "other", "other", protocol.OpeningAfter(noon.Add(-2*time.Minute))
+	other.Name, other.UID, other.Status.Opening = "other", "other", protocol.EpochAfter(noon.Add(-2*time.Minute))
 	now := noon
 	r := &Reconciler{Networks: using{}, Live: liveOf{}, Cache: somePools{pools: []*v1alpha1.IPPool{again, other}}, Shapes: &Shapes{}, Now: func() time.Time { return now }}
-	r.regs.hear(saying(regAt("a", 0), true, voided), noon)
+	r.regs.hear(saying(regAt("a", 0), true, restored), noon)
 	for ; now.Before(noon.Add(time.Minute)); now = now.Add(lookAgain) {
 		s, err := r.look(t.Context(), again)
 		if err != nil {

@@ -40,11 +40,11 @@ func TestSleepIsNotSilence(t *testing.T) {
 	l.hear(saying(regAt("a", 0), false, "5"), noon)
 	l.awaken(9 * time.Minute)
 	const slept = 40 * time.Minute
-	if why, _ := l.restoration("5", openings{}, true, noon.Add(slept)).wait(10 * time.Minute); !strings.Contains(why, "waits for a") {
+	if why, _ := l.restoration("5", epochs{}, true, noon.Add(slept)).wait(10 * time.Minute); !strings.Contains(why, "waits for a") {
 		t.Errorf("after the sleep it waits: %q; want for a", why)
 	}
 	l.awaken(slept + 7*time.Minute)
-	if why, _ := l.restoration("5", openings{}, true, noon.Add(slept+7*time.Minute)).wait(15 * time.Minute); why != "" {
+	if why, _ := l.restoration("5", epochs{}, true, noon.Add(slept+7*time.Minute)).wait(15 * time.Minute); why != "" {
 		t.Errorf("when a has been silent for its F it waits: %q", why)
 	}
 }
@@ -53,8 +53,8 @@ func TestSleepIsNotSilence(t *testing.T) {
 // restored API server, is not waited for, also where F is never: it uses no pool, or
 // those it uses have been opened before this one.
 func TestCompared(t *testing.T) {
-	opening := protocol.OpeningAfter(noon.Add(-time.Hour))
-	seen, back := protocol.Restoration{Opening: opening}.String(), protocol.Restoration{Back: true, Opening: opening}.String()
+	epoch := protocol.EpochAfter(noon.Add(-time.Hour))
+	seen, back := protocol.Restoration{Epoch: epoch}.String(), protocol.Restoration{Back: true, Epoch: epoch}.String()
 	type beat struct {
 		after time.Duration // since the pool was closed
 		says  string
@@ -93,11 +93,11 @@ func TestCompared(t *testing.T) {
 				}
 				l.awaken(tt.at - time.Second)
 				hear("b", beat{after: tt.at - time.Second, says: back})
-				why, _ := l.restoration(opening, openings{last: opening}, true, noon.Add(tt.at)).wait(tt.at)
+				why, _ := l.restoration(epoch, epochs{last: epoch}, true, noon.Add(tt.at)).wait(tt.at)
 				if strings.Contains(why, "waits for a") != tt.want || !tt.want && why != "" {
 					t.Errorf("waits: %q; want that it waits for a: %v", why, tt.want)
 				}
-				if why, _ := l.restoration(opening, openings{last: opening}, false, noon.Add(tt.at)).wait(0); !tt.want && !strings.Contains(why, "waits for a") {
+				if why, _ := l.restoration(epoch, epochs{last: epoch}, false, noon.Add(tt.at)).wait(0); !tt.want && !strings.Contains(why, "waits for a") {
 					t.Errorf("a pool that is about to be closed waits: %q; want for a, which may have compared nothing yet", why)
 				}
 			})
@@ -105,17 +105,17 @@ func TestCompared(t *testing.T) {
 	}
 }
 
-// TestConcerns: a pool that was opened since is not closed again by what registrations
+// TestOpenedBefore: a pool that was opened since is not closed again by what registrations
 // still say; nor is one that was made since, when another has been opened.
-func TestConcerns(t *testing.T) {
-	opening := func(hour int) string {
+func TestOpenedBefore(t *testing.T) {
+	epoch := func(hour int) string {
 		if hour == 0 {
 			return ""
 		}
-		return protocol.OpeningAfter(noon.Add(time.Duration(hour) * time.Hour))
+		return protocol.EpochAfter(noon.Add(time.Duration(hour) * time.Hour))
 	}
 	for _, tt := range []struct {
-		voided, opening, last, made int
+		restored, epoch, last, made int
 		want                        bool
 	}{
 		{0, 5, 5, 2, false},
@@ -129,9 +129,9 @@ func TestConcerns(t *testing.T) {
 		{5, 0, 6, 6, false},
 	} {
 		p := pool("10.0.0.0/24")
-		p.Status.Opening, p.CreationTimestamp = opening(tt.opening), metav1.NewTime(noon.Add(time.Duration(tt.made)*time.Hour))
-		if got := concerns(opening(tt.voided), openings{last: opening(tt.last)}.of(p)); got != tt.want {
-			t.Errorf("opened at %d, made at %d, the last of all opened at %d, void up to %d: %v; want %v", tt.opening, tt.made, tt.last, tt.voided, got, tt.want)
+		p.Status.Opening, p.CreationTimestamp = epoch(tt.epoch), metav1.NewTime(noon.Add(time.Duration(tt.made)*time.Hour))
+		if got := openedBefore(epoch(tt.restored), epochs{last: epoch(tt.last)}.of(p)); got != tt.want {
+			t.Errorf("opened at %d, made at %d, the last of all opened at %d, the API server went back in %d: %v; want %v", tt.epoch, tt.made, tt.last, tt.restored, got, tt.want)
 		}
 	}
 }
@@ -147,14 +147,14 @@ func TestFirstOpeningAfterRestore(t *testing.T) {
 			s.Beat, s.Fence, s.Restored = noon.Add(at), fence, says
 			l.hear(s, noon.Add(at))
 		}
-		last := openings{last: protocol.OpeningAfter(noon.Add(-2 * time.Hour))}
+		last := epochs{last: protocol.EpochAfter(noon.Add(-2 * time.Hour))}
 		q := pool("10.0.0.0/24")
 		q.CreationTimestamp = metav1.NewTime(noon.Add(-4 * time.Hour))
 		for at := -time.Hour; at <= 0; at += time.Minute {
 			hear("a", "", at)
-			hear("off", protocol.Restoration{Back: true, Opening: protocol.OpeningAfter(noon.Add(-3 * time.Hour))}.String(), -2*time.Hour)
+			hear("off", protocol.Restoration{Back: true, Epoch: protocol.EpochAfter(noon.Add(-3 * time.Hour))}.String(), -2*time.Hour)
 		}
-		s := seen{pool: q, now: noon, opening: last.last, restored: l.restoration(last.of(q), last, false, noon)}
+		s := seen{pool: q, now: noon, lastEpoch: last.last, restored: l.restoration(last.of(q), last, false, noon)}
 		if why, _ := s.waits(); !strings.Contains(why, "waits for a") {
 			t.Errorf("F is %v: at first it waits: %q; want for a", fence, why)
 		}
@@ -178,7 +178,7 @@ func TestClockOfTheAPIServer(t *testing.T) {
 	st := q.Status.DeepCopy()
 	seen{pool: q, now: noon}.open(st, sizes{}, sizes{})
 	l.hear(saying(regAt("a", 0), false, st.Opening), noon)
-	if all := openingsOf([]v1alpha1.IPPool{*q}); l.restoration(all.of(q), all, false, noon) == nil {
+	if all := epochsOf([]v1alpha1.IPPool{*q}); l.restoration(all.of(q), all, false, noon) == nil {
 		t.Errorf("nothing is concluded from %s; want that the pool waits for its agents", st.Opening)
 	}
 }

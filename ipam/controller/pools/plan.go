@@ -63,8 +63,8 @@ type seen struct {
 	// data went back, and closedFor how long it has been closed since then.
 	restored  *restoration
 	closedFor time.Duration
-	// opening is the greatest opening of any pool.
-	opening string
+	// lastEpoch is the greatest epoch of any pool.
+	lastEpoch string
 	// foreign is the last verdict on the pool and other IPAMs; nil where nobody looks.
 	foreign *foreign.Verdict
 	stolen  []string // claims' addresses that ports of others have, each with both
@@ -280,16 +280,17 @@ func (s seen) edited() bool { return s.pool.Status.ObservedGeneration != s.pool.
 // want.
 func (s seen) open(st *v1alpha1.IPPoolStatus, now, want sizes) plan {
 	if st.Leasing != v1alpha1.LeasingOpen || st.Opening == "" {
-		voided := ""
+		restored := ""
 		if s.restored != nil { // what it says must not close the pool once more
-			voided = s.restored.voided
+			restored = s.restored.epoch
 		}
 		if st.Opening == "" {
-			// As of when the pool was made: should this be what a backup says of a pool
-			// that was opened long ago, its agents know a later opening, and say so.
-			st.Opening = protocol.OpeningAfter(s.pool.CreationTimestamp.Time, voided)
+			// The time at which the pool was made: if a backup has brought back a pool that
+			// had been opened before, its agents know a later epoch, and their registrations
+			// name that.
+			st.Opening = protocol.EpochAfter(s.pool.CreationTimestamp.Time, restored)
 		} else {
-			st.Opening = protocol.OpeningAfter(s.now, s.opening, st.Opening, voided)
+			st.Opening = protocol.EpochAfter(s.now, s.lastEpoch, st.Opening, restored)
 		}
 	}
 	st.Leasing = v1alpha1.LeasingOpen

@@ -151,7 +151,7 @@ func TestDecide(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := seen{pool: tt.pool, now: noon, overlaps: tt.overlaps, restored: tt.gone, closedFor: time.Hour, opening: "1"}
+			s := seen{pool: tt.pool, now: noon, overlaps: tt.overlaps, restored: tt.gone, closedFor: time.Hour, lastEpoch: "1"}
 			s.shape, s.fault = shapeOf(tt.pool)
 			s.tally = tally{leases: tt.leases, blocks: map[allocator.Family]int{allocator.IPv4: tt.leases}, nodes: map[string]int{"n1": tt.leases}}
 			if tt.live != nil {

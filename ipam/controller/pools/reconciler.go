@@ -198,8 +198,8 @@ func (r *Reconciler) look(ctx context.Context, pool *v1alpha1.IPPool) (seen, err
 	if r.Stolen != nil {
 		s.stolen = r.Stolen(protocol.PoolName(pool.Name))
 	}
-	all := openingsOf(others.Items)
-	s.opening = all.last
+	all := epochsOf(others.Items)
+	s.lastEpoch = all.last
 	s.restored, s.closedFor = r.restorationOf(pool, all, s.now)
 	return s, nil
 }

@@ -146,17 +146,17 @@ func (l *registrations) forget(node protocol.NodeName, uid protocol.UID) {
 	}
 }
 
-// greatestOpening returns the greatest opening that a registration says of a restored API server,
-// credible or not. It is empty if none says one.
-func (l *registrations) greatestOpening() (opening string) {
+// greatestEpoch returns the greatest epoch that a registration names, credible or not. It is
+// empty if none names one.
+func (l *registrations) greatestEpoch() (epoch string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, o := range l.nodes {
-		if said, ok := protocol.ParseRestoration(o.restored); ok {
-			opening = max(opening, said.Opening)
+		if r, ok := protocol.ParseRestoration(o.restored); ok {
+			epoch = max(epoch, r.Epoch)
 		}
 	}
-	return opening
+	return epoch
 }
 
 // reaches reports whether the holder of a node's lease can be expected to hand out,
@@ -182,31 +182,31 @@ func (r *Reconciler) Beats(node protocol.NodeName) bool {
 	return o == nil || o.fence <= 0 || r.Now().Sub(o.since) < o.fence/2
 }
 
-// credibleOpening returns the greatest opening that a registration says of a restored API server,
-// among those that an opening may have had, and the node that says it. If several nodes say it,
-// that is the first by name: it must not change with each look. mu must be held.
-func (l *registrations) credibleOpening(w openings, now time.Time) (opening, restoredNode string) {
-	credible := max(protocol.OpeningAfter(now.Add(clockSkew)), w.last, w.made)
+// credibleEpoch returns the greatest epoch that a registration names and that a pool may have
+// had, and the node of that registration. Of several nodes it is the first by name, so that it
+// does not change from call to call. mu must be held.
+func (l *registrations) credibleEpoch(w epochs, now time.Time) (epoch, restoredNode string) {
+	credible := max(protocol.EpochAfter(now.Add(clockSkew)), w.last, w.made)
 	for node, o := range l.nodes {
-		said, ok := protocol.ParseRestoration(o.restored)
-		greater := said.Opening > opening || said.Opening == opening && string(node) < restoredNode
-		if ok && greater && said.Opening <= credible {
-			opening, restoredNode = said.Opening, string(node)
+		r, ok := protocol.ParseRestoration(o.restored)
+		greater := r.Epoch > epoch || r.Epoch == epoch && string(node) < restoredNode
+		if ok && greater && r.Epoch <= credible {
+			epoch, restoredNode = r.Epoch, string(node)
 		}
 	}
-	return opening, restoredNode
+	return epoch, restoredNode
 }
 
-// restoration returns what is known of an API server that has gone back, if that concerns a pool,
-// else nil. It concerns a pool that was last opened by an opening which it voids (see
-// [openings.of]; w are those of all pools), and one that has been closed for it already.
-func (l *registrations) restoration(opening string, w openings, closed bool, now time.Time) *restoration {
+// restoration returns what is known of an API server that has gone back, or nil for a pool that
+// need not be closed for it: a pool that was opened since, and is not closed for a restoration
+// already. epoch is the pool's (see [epochs.of]), and w are the epochs of all pools.
+func (l *registrations) restoration(epoch string, w epochs, closed bool, now time.Time) *restoration {
 	r := &restoration{}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.look(now)
-	r.voided, r.restoredNode = l.credibleOpening(w, now)
-	if !closed && !concerns(r.voided, opening) {
+	r.epoch, r.restoredNode = l.credibleEpoch(w, now)
+	if !closed && !openedBefore(r.epoch, epoch) {
 		return nil
 	}
 	var fences []time.Duration
@@ -215,12 +215,12 @@ func (l *registrations) restoration(opening string, w openings, closed bool, now
 			continue
 		}
 		fences = append(fences, o.fence)
-		said, saysSo := protocol.ParseRestoration(o.restored)
-		if said.Back {
+		reported, ok := protocol.ParseRestoration(o.restored)
+		if reported.Back {
 			continue
 		}
 		m := absent{node: string(node), never: o.fence == 0}
-		if !saysSo && o.beats == 2 {
+		if !ok && o.beats == 2 {
 			m.compared = max(l.awake-o.before, 1)
 		}
 		r.missing = append(r.missing, m)

@@ -24,18 +24,18 @@ const usualFence = 15 * time.Minute
 // more. Every pool is closed then, and opened again when the nodes have put back
 // what they hold.
 //
-// It rests on the openings of the pools, each greater than all before it, but
-// for a pool's first, which is known by when the pool was made unless registrations void that.
-// A registration names the last opening that its agent had heard of when it saw the API
-// server go back: pools opened by that opening or an earlier one are to be closed, and
-// those opened since are not. So what the registrations still say when a pool has been
-// opened again does not close it once more, whoever leads.
+// It rests on the epochs of the pools. Each time that a pool is opened an epoch begins, greater
+// than all before it. Only a pool's first epoch is the time at which the pool was made, unless
+// registrations name a later one. A registration names the last epoch that its agent had heard
+// of when it saw the API server go back. Pools of that epoch or an earlier one are closed, and
+// pools opened since are not. So a pool that has been opened again is not closed once more by
+// what registrations still say, whoever leads.
 type restoration struct {
-	// voided is the greatest opening that a registration says, and restoredNode the node that
-	// says it; both are empty where only a controller has seen it.
-	voided, restoredNode string
-	// missing are the nodes, of those that are registered and not silent for F, which do
-	// not say that they are back.
+	// epoch is the greatest epoch that a registration names, and restoredNode the node of that
+	// registration. Both are empty where only a controller has seen the API server go back.
+	epoch, restoredNode string
+	// missing are the registered nodes, without those that are silent for F, that do not say
+	// that they are back.
 	missing []absent
 	// fence is the longest F of all nodes that are not silent; 0 is never.
 	fence time.Duration
@@ -50,14 +50,13 @@ type absent struct {
 	compared time.Duration
 }
 
-// waitedFor returns the nodes that a pool waits for which has been closed for so long,
+// waitedFor returns the nodes that a pool still waits for when it has been closed for this long,
 // and whether one of them has no F.
 //
-// A node that has beaten twice since then, and still says nothing, is not waited for: it
-// sent the second heartbeat after it had looked at the answer to the first, and that
-// showed it nothing new. So it is with a node that has joined since, or whose pools have
-// all been opened again before this one. The registration of one that does not reach the API
-// server may say as little, but does not beat.
+// A node that has sent two heartbeats since then, and says nothing, is not waited for: it had the
+// answer to the first before it sent the second, and that answer showed it nothing new. This holds
+// for a node that has joined since, and for one whose pools have all been opened again before
+// this one. A node that does not reach the API server says nothing either, but sends no heartbeat.
 func (r restoration) waitedFor(closed time.Duration) (nodes []string, never bool) {
 	for _, m := range r.missing {
 		if m.compared > 0 && m.compared < closed {
@@ -69,24 +68,23 @@ func (r restoration) waitedFor(closed time.Duration) (nodes []string, never bool
 	return nodes, never
 }
 
-// clockSkew is by how much the clocks of two controllers may differ. An opening on a registration
-// that is further ahead than that, and than the openings of all pools, is not believed.
+// clockSkew is by how much the clocks of two controllers may differ. An epoch on a registration
+// that is further ahead than that, and than the epochs of all pools, is not believed.
 const clockSkew = 24 * time.Hour
 
-// concerns reports whether a pool that was last opened by this opening was opened
-// before the API server went back, which voided every opening up to the one
-// voided.
-func concerns(voided, opening string) bool { return voided != "" && opening <= voided }
+// openedBefore reports whether a pool of this epoch was last opened before the API server went
+// back. restored is the greatest epoch that a registration names, or empty.
+func openedBefore(restored, epoch string) bool { return restored != "" && epoch <= restored }
 
-// past is why a pool is closed that a restoration concerns.
+// past is why a pool is closed for a restoration.
 const past = "the API server's data went back in time: the pool is closed until the nodes have put back what they hold"
 
-// wait returns why a pool that has been closed for so long must stay closed, and
-// when to look again; no reason, if it may be opened.
+// wait returns why a pool that has been closed for this long must stay closed, and when to check
+// again. The reason is empty if the pool may be opened.
 //
-// An agent that lives beats every F/4, so after F/2 each has been heard of, also
-// one whose registration was lost with the rest. After F whoever has said nothing gives out
-// nothing new.
+// A living agent sends a heartbeat every F/4. So after F/2 each has been heard of, also one whose
+// registration was lost in the restore. After F an agent that was not heard of gives out nothing
+// new.
 func (r restoration) wait(closed time.Duration) (why string, after time.Duration) {
 	fence := r.fence
 	if fence == 0 {
@@ -111,24 +109,23 @@ func (r restoration) wait(closed time.Duration) (why string, after time.Duration
 	return "", 0
 }
 
-// A spell is for how long something has been seen to be so, and when it was seen last.
+// A spell is how long a pool has been seen closed, and when it was last seen.
 type spell struct {
 	lasted time.Duration
 	last   time.Time
 }
 
-// atOnce is how much of the time since the last look a look counts at most: a pool that
-// waits is looked at every lookAgain. A controller that slept, perhaps with all nodes,
-// must not take its sleep for their silence.
+// atOnce is the most that one check adds to a spell: a pool that waits is checked every
+// lookAgain. A controller that slept, perhaps with all nodes, must not take its sleep for their
+// silence.
 const atOnce = 6 * lookAgain
 
-// closedFor returns for how long this controller has seen that a pool, which a
-// restoration concerns, is closed. Another leader begins anew: it does not know
-// what was before.
-func (r *Reconciler) closedFor(pool *v1alpha1.IPPool, concerned bool, now time.Time) time.Duration {
+// closedFor returns for how long this controller has seen a pool closed for a restoration.
+// Another leader begins at zero: it does not know what was before.
+func (r *Reconciler) closedFor(pool *v1alpha1.IPPool, affected bool, now time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !concerned || pool.Status.Leasing == v1alpha1.LeasingOpen {
+	if !affected || pool.Status.Leasing == v1alpha1.LeasingOpen {
 		delete(r.closed, pool.UID)
 		return 0
 	}
@@ -149,12 +146,12 @@ type Revisions interface {
 	Revision(ctx context.Context) (protocol.Revision, error)
 }
 
-// rewindEvery is how often the API server's revision is looked at.
+// rewindEvery is how often the API server's revision is queried.
 const rewindEvery = 5 * time.Second
 
-// WatchRevision looks at the API server's revision until ctx ends. When it has gone
-// back it closes every pool, and returns an error: the controller must start anew. It
-// works also in one that does not lead.
+// WatchRevision queries the API server's revision until ctx ends. When the revision has gone
+// back it closes every pool, and returns an error: the controller must start anew. A controller
+// that does not lead does so too.
 func (r *Reconciler) WatchRevision(ctx context.Context, of Revisions) error {
 	tick := time.NewTicker(rewindEvery)
 	defer tick.Stop()
@@ -190,8 +187,8 @@ func older(a, b protocol.Revision) bool {
 	return err == nil && c < 0
 }
 
-// errRewound ends a controller whose caches are of a time that the API server does
-// not know any more: it would wait for changes that have been, perhaps for ever.
+// errRewound ends a controller whose caches show a later state than the API server has: it could
+// wait for ever for changes that it takes for past.
 var errRewound = errors.New("the API server's data went back in time: the controller must start anew")
 
 // rewound closes every pool, so that whoever leads next knows, and returns an error.
@@ -234,28 +231,26 @@ func (r *Reconciler) closeAll(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// openings are what is known of the openings of all pools.
-type openings struct {
+// epochs are what is known of the epochs of all pools.
+type epochs struct {
 	last string // the greatest of all
-	// made is the opening by which the pool that was made last is opened first, by the API
-	// server's clock.
+	// made is the first epoch of the pool that was made last, by the API server's clock.
 	made string
 }
 
-// of returns the opening by which a pool was last opened. One that never was opened counts as
-// opened when it was made, for it may have been, since the backup; and as long as no pool
-// has been opened again, as what was opened last.
-func (w openings) of(pool *v1alpha1.IPPool) string {
+// of returns a pool's epoch. A pool that never was opened counts as opened when it was made: it
+// may have been opened since the backup. Its epoch is then no later than the last of all pools.
+func (w epochs) of(pool *v1alpha1.IPPool) string {
 	if pool.Status.Opening != "" {
 		return pool.Status.Opening
 	}
-	return min(w.last, protocol.OpeningAfter(pool.CreationTimestamp.Time))
+	return min(w.last, protocol.EpochAfter(pool.CreationTimestamp.Time))
 }
 
-func openingsOf(pools []v1alpha1.IPPool) (w openings) {
+func epochsOf(pools []v1alpha1.IPPool) (w epochs) {
 	for i := range pools {
 		w.last = max(w.last, pools[i].Status.Opening)
-		w.made = max(w.made, protocol.OpeningAfter(pools[i].CreationTimestamp.Time))
+		w.made = max(w.made, protocol.EpochAfter(pools[i].CreationTimestamp.Time))
 	}
 	return w
 }
@@ -266,19 +261,19 @@ func Restored(pool *v1alpha1.IPPool) bool {
 	return ready(pool.Status).Reason == v1alpha1.ReasonRestored
 }
 
-// restorationOf returns what is known of an API server whose data went back, if that concerns
-// pool, and for how long this controller has seen the pool closed for that. It returns nil if it
-// does not concern the pool. all must be the openings of all pools: a caller with others may
-// get another answer, and would end the time that is counted here.
-func (r *Reconciler) restorationOf(pool *v1alpha1.IPPool, all openings, now time.Time) (*restoration, time.Duration) {
+// restorationOf returns the restoration for which pool is closed or is to be closed, and for how
+// long this controller has seen the pool closed for it. It returns nil if there is none. all must
+// be the epochs of all pools: with fewer the answer may differ, and then the time that is counted
+// here begins anew.
+func (r *Reconciler) restorationOf(pool *v1alpha1.IPPool, all epochs, now time.Time) (*restoration, time.Duration) {
 	of := r.regs.restoration(all.of(pool), all, Restored(pool), now)
 	return of, r.closedFor(pool, of != nil, now)
 }
 
-// Restored reports whether nothing may be granted or freed of one of these pools, because
-// the API server's data went back in time: a node may be about to put back that it uses it.
-// It knows so before the pool is closed; and when nobody is waited for any more, although the
-// pool stays closed for what may have to be freed, it may be.
+// Restored reports whether nothing may be granted of one of these pools, or freed, because the
+// API server's data went back in time: a node may be about to put back that it uses an address of
+// it. The answer can be yes before the pool is closed. It is no once the pool waits for no node,
+// although the pool may still be closed: what it waits for may have to be freed.
 func (r *Reconciler) Restored(ctx context.Context, names ...protocol.PoolName) (bool, error) {
 	if len(names) == 0 {
 		return false, nil
@@ -286,7 +281,7 @@ func (r *Reconciler) Restored(ctx context.Context, names ...protocol.PoolName) (
 	if err := r.meet(ctx); err != nil {
 		return false, err
 	}
-	greatest, now, all := r.regs.greatestOpening(), r.Now(), (*openings)(nil)
+	greatest, now, all := r.regs.greatestEpoch(), r.Now(), (*epochs)(nil)
 	for _, name := range names {
 		var p v1alpha1.IPPool
 		if err := r.Cache.Get(ctx, client.ObjectKey{Name: string(name)}, &p); err != nil {
@@ -296,14 +291,14 @@ func (r *Reconciler) Restored(ctx context.Context, names ...protocol.PoolName) (
 			return false, fmt.Errorf("read pool %s: %w", name, err)
 		}
 		if !Restored(&p) && (greatest == "" || p.Status.Opening > greatest) {
-			continue // as ever: the rest looks at all pools
+			continue // it is open; else all pools are listed
 		}
 		if all == nil {
 			var pools v1alpha1.IPPoolList
 			if err := r.Cache.List(ctx, &pools, client.UnsafeDisableDeepCopy); err != nil {
 				return false, fmt.Errorf("list pools: %w", err)
 			}
-			w := openingsOf(pools.Items)
+			w := epochsOf(pools.Items)
 			all = &w
 		}
 		if of, closed := r.restorationOf(&p, *all, now); of != nil {

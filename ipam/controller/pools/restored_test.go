@@ -30,8 +30,8 @@ func regAt(node string, beat int) protocol.Registration {
 	}
 }
 
-func saying(s protocol.Registration, back bool, opening string) protocol.Registration {
-	s.Restored = protocol.Restoration{Back: back, Opening: opening}.String()
+func saying(s protocol.Registration, back bool, epoch string) protocol.Registration {
+	s.Restored = protocol.Restoration{Back: back, Epoch: epoch}.String()
 	return s
 }
 
@@ -113,12 +113,12 @@ func TestHearTellsNews(t *testing.T) {
 	}
 }
 
-// TestFirstOpening: what a backup says of a pool that had not been opened yet looks like a
-// new pool, and a controller that was started since opens it. Agents that know of openings
+// TestFirstEpoch: what a backup says of a pool that had not been opened yet looks like a
+// new pool, and a controller that was started since opens it. Agents that know of later epochs
 // since the pool was made have it closed; of a pool that was made after these they say
 // nothing.
-func TestFirstOpening(t *testing.T) {
-	said := protocol.OpeningAfter(noon.Add(-time.Minute))
+func TestFirstEpoch(t *testing.T) {
+	said := protocol.EpochAfter(noon.Add(-time.Minute))
 	for made, want := range map[time.Duration]bool{-time.Hour: true, -time.Second: false} {
 		p := pool("10.0.0.0/24")
 		p.CreationTimestamp = metav1.NewTime(noon.Add(made))
@@ -126,7 +126,7 @@ func TestFirstOpening(t *testing.T) {
 		seen{pool: p, now: noon}.open(st, sizes{}, sizes{})
 		var l registrations
 		l.hear(saying(regAt("a", 0), false, said), noon)
-		if r := l.restoration(st.Opening, openings{last: st.Opening}, false, noon); (r != nil) != want {
+		if r := l.restoration(st.Opening, epochs{last: st.Opening}, false, noon); (r != nil) != want {
 			t.Errorf("a pool made %v before: opened by %s, and closed by %s: %v; want %v", -made, st.Opening, said, r != nil, want)
 		}
 	}
@@ -135,22 +135,22 @@ func TestFirstOpening(t *testing.T) {
 // TestOneStolenRegistration: what one registration says closes pools for F, and not for as long as
 // it likes: neither by a word of a time to come, nor by an F of its own.
 func TestOneStolenRegistration(t *testing.T) {
-	opening := func(after time.Duration) string { return protocol.OpeningAfter(noon.Add(after)) }
+	epoch := func(after time.Duration) string { return protocol.EpochAfter(noon.Add(after)) }
 	for _, tt := range []struct {
 		name, says, last string
 		want             bool
 	}{
-		{"of the past", opening(-time.Hour), opening(-time.Hour), true},
-		{"of a controller whose clock is ahead", opening(clockSkew), opening(-time.Hour), true},
-		{"of a time to come", opening(clockSkew + time.Second), opening(-time.Hour), false},
-		{"no time", "x", opening(-time.Hour), false},
-		{"of a time to come, in which a pool was opened", opening(48 * time.Hour), opening(48 * time.Hour), true},
+		{"of the past", epoch(-time.Hour), epoch(-time.Hour), true},
+		{"of a controller whose clock is ahead", epoch(clockSkew), epoch(-time.Hour), true},
+		{"of a time to come", epoch(clockSkew + time.Second), epoch(-time.Hour), false},
+		{"no time", "x", epoch(-time.Hour), false},
+		{"of a time to come, in which a pool was opened", epoch(48 * time.Hour), epoch(48 * time.Hour), true},
 	} {
 		t.Run("a word "+tt.name, func(t *testing.T) {
 			var l registrations
 			l.hear(saying(regAt("thief", 0), false, tt.says), noon)
-			l.hear(saying(regAt("a", 0), true, opening(-2*time.Hour)), noon) // of an earlier restore
-			r := l.restoration(opening(-time.Hour), openings{last: tt.last}, false, noon)
+			l.hear(saying(regAt("a", 0), true, epoch(-2*time.Hour)), noon) // of an earlier restore
+			r := l.restoration(epoch(-time.Hour), epochs{last: tt.last}, false, noon)
 			if (r != nil) != tt.want {
 				t.Errorf("the pool is closed: %v; want %v", r != nil, tt.want)
 			}
@@ -161,10 +161,10 @@ func TestOneStolenRegistration(t *testing.T) {
 				t.Errorf("waits: %q; want who says so", why)
 			}
 			// The pool is opened by a word that the registration's does not void.
-			s := seen{pool: pool("10.0.0.0/24"), now: noon, restored: r, opening: tt.last}
+			s := seen{pool: pool("10.0.0.0/24"), now: noon, restored: r, lastEpoch: tt.last}
 			st := &v1alpha1.IPPoolStatus{}
 			s.open(st, sizes{}, sizes{})
-			if again := l.restoration(st.Opening, openings{last: max(tt.last, st.Opening)}, false, noon); again != nil {
+			if again := l.restoration(st.Opening, epochs{last: max(tt.last, st.Opening)}, false, noon); again != nil {
 				t.Errorf("opened by %s it is closed again by %s", st.Opening, tt.says)
 			}
 		})
@@ -191,7 +191,7 @@ func TestOneStolenRegistration(t *testing.T) {
 				s.Fence = fence
 				l.hear(s, noon)
 			}
-			r := l.restoration("", openings{}, true, noon)
+			r := l.restoration("", epochs{}, true, noon)
 			if why, _ := r.wait(1000 * time.Hour); r.fence != tt.want || (why != "") != tt.patient {
 				t.Errorf("F is %v, and then %q; want %v, and that it waits on: %v", r.fence, why, tt.want, tt.patient)
 			}
@@ -221,7 +221,7 @@ func TestGarbledRegistrationIsWaitedFor(t *testing.T) {
 		hear.Create(t.Context(), event.CreateEvent{Object: l}, q)
 	}
 	missing := func() string {
-		nodes, _ := r.regs.restoration("", openings{}, true, noon).waitedFor(0)
+		nodes, _ := r.regs.restoration("", epochs{}, true, noon).waitedFor(0)
 		return fmt.Sprint(nodes)
 	}
 	if got := missing(); got != "[a b c]" {
@@ -275,7 +275,7 @@ func TestWaits(t *testing.T) {
 				}
 			}
 			l.awaken(tt.at)
-			r := l.restoration("5", openings{last: "5"}, tt.own, noon.Add(tt.at))
+			r := l.restoration("5", epochs{last: "5"}, tt.own, noon.Add(tt.at))
 			if r == nil {
 				if tt.want != "-" {
 					t.Error("it does not concern the pool")
@@ -382,7 +382,7 @@ func TestNamesOneNode(t *testing.T) {
 		l.hear(saying(regAt(node, 0), false, "5"), noon)
 	}
 	for range 50 {
-		if r := l.restoration("5", openings{last: "5"}, false, noon); r == nil || r.restoredNode != "a" {
+		if r := l.restoration("5", epochs{last: "5"}, false, noon); r == nil || r.restoredNode != "a" {
 			t.Fatalf("got %+v; want that a says so", r)
 		}
 	}

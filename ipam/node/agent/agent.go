@@ -55,10 +55,10 @@ type Agent struct {
 	pools     map[protocol.PoolName]*pool
 	readFor   map[protocol.StoreID]bool // lost stores whose attachments were looked for; true: all of them
 	history   protocol.History          // how far the API server was seen to come
-	// recordedOpening is the greatest opening that the store is known to have.
-	recordedOpening string
-	rewinds         int                        // how often the API server was seen to go back
-	heardSince      map[protocol.PoolName]bool // pools first heard of since it last did
+	// recordedEpoch is the greatest epoch that the store is known to have.
+	recordedEpoch string
+	rewinds       int                        // how often the API server was seen to go back
+	heardSince    map[protocol.PoolName]bool // pools first heard of since it last did
 	// anothers are leases that this node has as Held, and that were another's when they were last
 	// read since the API server went back.
 	anothers map[string]bool
@@ -162,7 +162,7 @@ func (a *Agent) resume(ctx context.Context) error {
 		return fmt.Errorf("the store is that of node %s, and this is node %s: start with another --store, or move the file away, and a new one is made", id.Node, a.cfg.Node)
 	}
 	for _, p := range kept { // heard since the last heartbeat, with which the history is kept
-		history = history.SawOpening(p.Opening)
+		history = history.SawEpoch(p.Epoch)
 	}
 	a.resumeRegistration(id, history)
 	for _, p := range kept {

@@ -141,7 +141,7 @@ func (c carefulPools) ReadPool(ctx context.Context, name protocol.PoolName) (pro
 	if out != protocol.Done {
 		return p, out, err
 	}
-	if err := c.a.readOpening(ctx, p); err != nil {
+	if err := c.a.readEpoch(ctx, p); err != nil {
 		return protocol.Pool{}, protocol.Unknown, fmt.Errorf("record that pool %s has been opened: %w", name, err)
 	}
 	if restored, _ := c.a.restored(name); restored != nil && !p.Deleting && !restored.Reopened(p) {

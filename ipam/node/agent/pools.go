@@ -210,7 +210,7 @@ func (a *Agent) hear(ctx context.Context, p *pool, heard Pool, exists bool) erro
 		p.set(was, true) // what is leased of it stays until it is given back
 		return nil
 	}
-	a.heardOpening(heard.Pool, was == nil)
+	a.heardEpoch(heard.Pool, was == nil)
 	if heard.Edited && was != nil {
 		heard.Text = withoutAdded(heard.Text, was.shape)
 	}

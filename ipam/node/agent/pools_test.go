@@ -314,11 +314,11 @@ func TestAwaitsPoolThatWasJustClosed(t *testing.T) {
 func TestAwaitsReopening(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, p := newBubbleAgent(t)
-		a.history.Restored = &protocol.Restoration{Back: true, Opening: "1"}
+		a.history.Restored = &protocol.Restoration{Back: true, Epoch: "1"}
 		a.registrar.Seen.Restored = a.history.Restored.String()
 		a.heardSince = map[protocol.PoolName]bool{"lan": true}
 		other := newPool("other")
-		other.known = changed(p, func(k *knownPool) { k.Name, k.Opening = "other", "1" })
+		other.known = changed(p, func(k *knownPool) { k.Name, k.Epoch = "other", "1" })
 		a.pools["other"] = other
 		conf, err := poolspec.ParseConfig([]byte(`{"cniVersion":"1.1.0","name":"lan","type":"bridge","ipam":{"type":"tenure","pool":"lan"}}`), "")
 		if err != nil {
@@ -336,7 +336,7 @@ func TestAwaitsReopening(t *testing.T) {
 		if len(ended) > 0 {
 			t.Fatalf("%v before the other pool was opened again", <-ended)
 		}
-		other.set(changed(other, func(k *knownPool) { k.Opening = "2" }), false)
+		other.set(changed(other, func(k *knownPool) { k.Epoch = "2" }), false)
 		a.mend(t.Context())
 		synctest.Wait()
 		if len(ended) != 2 {

@@ -177,13 +177,13 @@ func (a *Agent) ofEarlierPool(r protocol.Right) bool {
 	return known != nil && known.UID != r.PoolUID
 }
 
-// heardOpening notes the opening of a pool as heard of; fresh says that the node had
+// heardEpoch notes the epoch of a pool as heard of; fresh says that the node had
 // not heard of it before. Its revision proves nothing: a watch may tell what was
 // before the API server went back.
-func (a *Agent) heardOpening(p protocol.Pool, fresh bool) {
+func (a *Agent) heardEpoch(p protocol.Pool, fresh bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.history = a.history.SawOpening(p.Opening)
+	a.history = a.history.SawEpoch(p.Epoch)
 	if fresh && a.history.Restored != nil {
 		if a.heardSince == nil {
 			a.heardSince = map[protocol.PoolName]bool{}
@@ -192,13 +192,13 @@ func (a *Agent) heardOpening(p protocol.Pool, fresh bool) {
 	}
 }
 
-// readOpening notes the opening of a pool as read live: what is leased by it rests on
+// readEpoch notes the epoch of a pool as read live: what is leased by it rests on
 // it, and the watch may be behind. An agent that starts after this one knows it, too.
-func (a *Agent) readOpening(ctx context.Context, p protocol.Pool) error {
+func (a *Agent) readEpoch(ctx context.Context, p protocol.Pool) error {
 	a.mu.Lock()
-	a.history = a.history.SawOpening(p.Opening)
+	a.history = a.history.SawEpoch(p.Epoch)
 	h := a.history
-	recorded := p.Opening <= a.recordedOpening
+	recorded := p.Epoch <= a.recordedEpoch
 	a.mu.Unlock()
 	if recorded {
 		return nil
@@ -208,7 +208,7 @@ func (a *Agent) readOpening(ctx context.Context, p protocol.Pool) error {
 		return err
 	}
 	a.mu.Lock()
-	a.recordedOpening = max(a.recordedOpening, h.Opening)
+	a.recordedEpoch = max(a.recordedEpoch, h.Epoch)
 	a.mu.Unlock()
 	return nil
 }
@@ -266,7 +266,7 @@ func (a *Agent) notePutBack() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if now := a.history.Restored; now != nil {
-		a.history.Restored = &protocol.Restoration{Back: true, Opening: now.Opening}
+		a.history.Restored = &protocol.Restoration{Back: true, Epoch: now.Epoch}
 	}
 }
 

@@ -22,7 +22,7 @@ func TestLeaseOfALostStore(t *testing.T) {
 		r.Phase, r.UID, r.Revision, r.Asserted, r.Term = protocol.Held, "u2", "7", 2, 2
 		a.put(t, r)
 		a.pools["lan"] = newPool("lan")
-		a.pools["lan"].set(&knownPool{Pool: Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: uid}, Opening: "w1"}}}, false)
+		a.pools["lan"].set(&knownPool{Pool: Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: uid}, Epoch: "w1"}}}, false)
 		leases := carefulLeases{&shownLease{lease: protocol.Lease{Meta: protocol.Meta{Name: r.Name, UID: "u1"}, Pool: "lan", Store: "lost"}}, a}
 		if _, out, _ := leases.ReadLease(t.Context(), r.Name); out != want {
 			t.Errorf("a lease of pool p while lan is %s is read as %v; want %v", uid, out, want)

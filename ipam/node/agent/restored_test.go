@@ -128,13 +128,13 @@ func TestRecordOfALaterState(t *testing.T) {
 	}
 }
 
-// TestOpeningSinceTheHeartbeat: the history is kept with each heartbeat, and a pool as
+// TestEpochSinceTheHeartbeat: the history is kept with each heartbeat, and a pool as
 // soon as it is heard of. An agent that starts again on data of an earlier state must not
-// take the opening that it had heard of last for one that came after.
-func TestOpeningSinceTheHeartbeat(t *testing.T) {
+// take the epoch that it had heard of last for one that came after.
+func TestEpochSinceTheHeartbeat(t *testing.T) {
 	a := newRestoredAgent(t)
 	lan := Pool{
-		Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}, Open: true, Bits4: 32, Opening: "w2"},
+		Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}, Open: true, Bits4: 32, Epoch: "w2"},
 		Text: poolspec.PoolText{Ranges: []poolspec.RangeText{{CIDR: "10.0.0.0/24"}}},
 	}
 	text, err := json.Marshal(lan)
@@ -142,7 +142,7 @@ func TestOpeningSinceTheHeartbeat(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = a.st.Update(t.Context(), func(tx *store.Tx) error {
-		return errors.Join(tx.PutHistory(protocol.History{}.SawObject("100").SawOpening("w1")), tx.PutPool("lan", text))
+		return errors.Join(tx.PutHistory(protocol.History{}.SawObject("100").SawEpoch("w1")), tx.PutPool("lan", text))
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -154,7 +154,7 @@ func TestOpeningSinceTheHeartbeat(t *testing.T) {
 		t.Fatalf("%v; want that the API server has gone back", err)
 	}
 	if err := a.withheld("lan"); err == nil {
-		t.Error("a block may be leased by an opening of before; want that the pool is waited for")
+		t.Error("a block may be leased by an epoch of before; want that the pool is waited for")
 	}
 }
 
@@ -165,22 +165,22 @@ type openPools struct {
 }
 
 func (p openPools) ReadPool(_ context.Context, name protocol.PoolName) (protocol.Pool, protocol.Outcome, error) {
-	return protocol.Pool{Meta: protocol.Meta{Name: string(name)}, Open: true, Opening: p.word}, protocol.Done, nil
+	return protocol.Pool{Meta: protocol.Meta{Name: string(name)}, Open: true, Epoch: p.word}, protocol.Done, nil
 }
 
-// TestOpeningOfALiveRead: a lease that a live read of its pool has confirmed rests on
+// TestEpochOfALiveRead: a lease that a live read of its pool has confirmed rests on
 // what that showed, also where the watch is behind and the agent ends before its next
 // heartbeat.
-func TestOpeningOfALiveRead(t *testing.T) {
+func TestEpochOfALiveRead(t *testing.T) {
 	a := newRestoredAgent(t)
-	a.heardOpening(protocol.Pool{Opening: "w2"}, false) // the watch has told, and the store does not have it yet
+	a.heardEpoch(protocol.Pool{Epoch: "w2"}, false) // the watch has told, and the store does not have it yet
 	if _, out, err := (carefulPools{openPools{word: "w2"}, a}).ReadPool(t.Context(), "lan"); out != protocol.Done || err != nil {
 		t.Fatalf("%v, %v; want the pool", out, err)
 	}
 	err := a.st.View(func(tx *store.Tx) error {
 		h, err := tx.History()
-		if h.Opening != "w2" {
-			t.Errorf("history %+v; want the opening in it", h)
+		if h.Epoch != "w2" {
+			t.Errorf("history %+v; want the epoch in it", h)
 		}
 		return err
 	})
@@ -209,7 +209,7 @@ func newRestoredAgent(t *testing.T) *Agent {
 // pool was opened.
 func (a *Agent) put(t *testing.T, r protocol.Right) {
 	t.Helper()
-	a.history = protocol.History{}.SawOpening("w1").Rewound()
+	a.history = protocol.History{}.SawEpoch("w1").Rewound()
 	if err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutRight(r) }); err != nil {
 		t.Fatal(err)
 	}
@@ -268,7 +268,7 @@ func TestEarlierPool(t *testing.T) {
 		r.Phase, r.UID, r.Revision, r.Asserted, r.Term = protocol.Held, "u1", "7", 3, 3
 		a.put(t, r)
 		a.pools["lan"] = newPool("lan")
-		a.pools["lan"].set(&knownPool{Pool: Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: uid}, Opening: "w1"}}}, false)
+		a.pools["lan"].set(&knownPool{Pool: Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: uid}, Epoch: "w1"}}}, false)
 		if err := a.keptBack(r); (err != nil) != kept {
 			t.Errorf("a lease of pool p while lan is %s: %v; want it kept: %v", uid, err, kept)
 		}
