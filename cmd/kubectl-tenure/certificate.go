@@ -14,6 +14,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/attach/certificate"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
 )
 
 const certificateHelp = `Makes the certificate of the webhooks by which the API server checks and holds back pods that list
@@ -24,16 +25,16 @@ webhook configurations pod-networks.tenure.dev. Controllers serve with it within
 It is for an installation by kubectl apply, once after PodNetworks are turned on, and again when
 kubectl tenure check says so. What Helm and cert-manager have made they make anew by themselves.`
 
-func newCertificate(s *session) *cobra.Command {
+func newCertificate(s *session.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "certificate", Short: "make the certificate of the webhooks of PodNetworks",
-		Long: certificateHelp, Args: none,
+		Long: certificateHelp, Args: session.None,
 		RunE: func(c *cobra.Command, _ []string) error { return makeCertificate(c.Context(), s) },
 	}
 }
 
-func makeCertificate(ctx context.Context, s *session) error {
-	if err := s.connect(); err != nil {
+func makeCertificate(ctx context.Context, s *session.Session) error {
+	if err := s.Connect(); err != nil {
 		return err
 	}
 	// Of two who make one at once, one trusts what the other does not serve, and begins again.
@@ -41,9 +42,9 @@ func makeCertificate(ctx context.Context, s *session) error {
 }
 
 // makeCertificateOnce fails with a conflict where somebody else has written meanwhile.
-func makeCertificateOnce(ctx context.Context, s *session) error {
+func makeCertificateOnce(ctx context.Context, s *session.Session) error {
 	secret := &corev1.Secret{}
-	err := s.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: certificate.Name}, secret)
+	err := s.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: certificate.Name}, secret)
 	switch {
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("there is no Secret %s/%s: PodNetworks are not turned on here; see docs/howto/pod-networks.md", namespace, certificate.Name)
@@ -58,7 +59,7 @@ func makeCertificateOnce(ctx context.Context, s *session) error {
 	case secret.Annotations["cert-manager.io/certificate-name"] != "":
 		return fmt.Errorf("cert-manager has made Secret %s/%s, and makes the certificate anew; to have that at once, delete the Secret", namespace, certificate.Name)
 	}
-	pair, err := certificate.Make(namespace, s.now())
+	pair, err := certificate.Make(namespace, s.Now())
 	if err != nil {
 		return err //nolint:wrapcheck // says what it is about
 	}
@@ -72,23 +73,23 @@ func makeCertificateOnce(ctx context.Context, s *session) error {
 		secret.Annotations = map[string]string{}
 	}
 	secret.Annotations[certificate.RenewAfter] = pair.RenewAfter
-	if err := s.client.Patch(ctx, secret, before); err != nil {
+	if err := s.Client.Patch(ctx, secret, before); err != nil {
 		return fmt.Errorf("write Secret %s/%s: %w", namespace, certificate.Name, err)
 	}
-	s.screen().Line("made a certificate, in Secret %s/%s: make the next one after %s. Controllers serve with it within two minutes.",
+	s.Screen().Line("made a certificate, in Secret %s/%s: make the next one after %s. Controllers serve with it within two minutes.",
 		namespace, certificate.Name, pair.RenewAfter)
 	return nil
 }
 
 // trust has the API server trust certificates of the webhooks, which are as PEM.
-func trust(ctx context.Context, s *session, certificates []byte) error {
+func trust(ctx context.Context, s *session.Session, certificates []byte) error {
 	key := client.ObjectKey{Name: podnetwork.Admission}
 	var validating admissionregistration.ValidatingWebhookConfiguration
-	if err := s.client.Get(ctx, key, &validating); err != nil {
+	if err := s.Client.Get(ctx, key, &validating); err != nil {
 		return fmt.Errorf("read ValidatingWebhookConfiguration %s: %w", key.Name, err)
 	}
 	var mutating admissionregistration.MutatingWebhookConfiguration
-	if err := s.client.Get(ctx, key, &mutating); err != nil {
+	if err := s.Client.Get(ctx, key, &mutating); err != nil {
 		return fmt.Errorf("read MutatingWebhookConfiguration %s: %w", key.Name, err)
 	}
 	checks, gates := validating.DeepCopy(), mutating.DeepCopy()
@@ -99,8 +100,8 @@ func trust(ctx context.Context, s *session, certificates []byte) error {
 		mutating.Webhooks[i].ClientConfig.CABundle = certificates
 	}
 	err := errors.Join(
-		s.client.Patch(ctx, &validating, client.StrategicMergeFrom(checks, client.MergeFromWithOptimisticLock{})),
-		s.client.Patch(ctx, &mutating, client.StrategicMergeFrom(gates, client.MergeFromWithOptimisticLock{})),
+		s.Client.Patch(ctx, &validating, client.StrategicMergeFrom(checks, client.MergeFromWithOptimisticLock{})),
+		s.Client.Patch(ctx, &mutating, client.StrategicMergeFrom(gates, client.MergeFromWithOptimisticLock{})),
 	)
 	if err != nil {
 		return fmt.Errorf("have the API server trust the webhooks: %w", err)

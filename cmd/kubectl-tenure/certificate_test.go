@@ -16,6 +16,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/attach/certificate"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 )
 
@@ -28,7 +29,7 @@ func TestTwoMakeCertificates(t *testing.T) {
 	mutating := &admissionregistration.MutatingWebhookConfiguration{ObjectMeta: hooks, Webhooks: []admissionregistration.MutatingWebhook{{Name: "gate"}}}
 	server := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(secret, validating, mutating).Build()
 	one := func(kc client.Client) error {
-		return makeCertificate(t.Context(), &session{api: new(kube.API), client: kc, stdout: io.Discard})
+		return makeCertificate(t.Context(), &session.Session{API: new(kube.API), Client: kc, Stdout: io.Discard})
 	}
 	met := false
 	slow := interceptor.NewClient(server, interceptor.Funcs{Get: func(ctx context.Context, kc client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {

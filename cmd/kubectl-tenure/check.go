@@ -9,10 +9,11 @@ import (
 
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/audit"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
 )
 
-func newCheck(s *session) *cobra.Command {
-	var o output
+func newCheck(s *session.Session) *cobra.Command {
+	var o session.Output
 	apart := 5 * time.Second
 	c := &cobra.Command{
 		Use: "check", Short: "look in the whole cluster for what must not be",
@@ -28,24 +29,24 @@ that it should have: --apart=5m. Of what lies on the nodes'
 disks alone it knows nothing, and pods that are being deleted it leaves out.
 
 It reads all pods and Nodes of the cluster, and the registrations in tenure-system.`,
-		Args: none, ValidArgsFunction: cobra.NoFileCompletions,
+		Args: session.None, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := oneOf("output", o.format, "", "json", "yaml"); err != nil {
+			if err := session.OneOf("output", o.Format, "", "json", "yaml"); err != nil {
 				return err
 			}
 			if apart < 0 {
-				return usagef("--apart is %v, must not be negative", apart)
+				return session.Usagef("--apart is %v, must not be negative", apart)
 			}
 			return check(c.Context(), s, o, apart)
 		},
 	}
-	c.Flags().StringVarP(&o.format, "output", "o", "", "what to write: json, yaml")
+	c.Flags().StringVarP(&o.Format, "output", "o", "", "what to write: json, yaml")
 	c.Flags().DurationVar(&apart, "apart", apart, "time between the two looks")
 	return c
 }
 
-func check(ctx context.Context, s *session, o output, apart time.Duration) error {
-	if err := s.connect(); err != nil {
+func check(ctx context.Context, s *session.Session, o session.Output, apart time.Duration) error {
+	if err := s.Connect(); err != nil {
 		return err
 	}
 	state, err := readState(ctx, s)
@@ -70,16 +71,16 @@ func check(ctx context.Context, s *session, o output, apart time.Duration) error
 			wrong++
 		}
 	}
-	if o.structured() {
+	if o.Structured() {
 		if found == nil {
 			found = []audit.Finding{}
 		}
-		err = o.encode(s, map[string]any{"wrong": wrong, "findings": found})
+		err = o.Encode(s, map[string]any{"wrong": wrong, "findings": found})
 	} else {
-		writeFindings(s.screen(), state, found, wrong)
+		writeFindings(s.Screen(), state, found, wrong)
 	}
 	if err == nil && wrong > 0 {
-		return errNo
+		return session.ErrNo
 	}
 	return err
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 )
 
@@ -52,8 +53,8 @@ type claimQuery struct {
 	pool                     string
 }
 
-func newClaims(s *session) *cobra.Command {
-	var o output
+func newClaims(s *session.Session) *cobra.Command {
+	var o session.Output
 	var q claimQuery
 	c := &cobra.Command{
 		Use: "claims [NAME...]", Short: "claims: their addresses, who has them, and why they have none",
@@ -65,64 +66,64 @@ the annotation tenure.dev/requested-ips set to the addresses that they have: bef
 backup, or into Git. Applied where they are gone, they get the same addresses again.`,
 		Example: `  kubectl tenure claims -n shop
   kubectl tenure claims -A --save > claims.yaml && kubectl apply -f claims.yaml`,
-		ValidArgsFunction: s.claimNames,
+		ValidArgsFunction: s.ClaimNames,
 		RunE: func(c *cobra.Command, names []string) error {
-			if err := o.check("name"); err != nil {
+			if err := o.Check("name"); err != nil {
 				return err
 			}
 			if q.save {
-				if err := oneOf("output", o.format, "", "json", "yaml"); err != nil {
+				if err := session.OneOf("output", o.Format, "", "json", "yaml"); err != nil {
 					return fmt.Errorf("with --save: %w", err)
 				}
-				if o.watch {
-					return usagef("--save and --watch do not go together")
+				if o.Watch {
+					return session.Usagef("--save and --watch do not go together")
 				}
 			}
-			return o.run(c.Context(), s, func(ctx context.Context) error { return claims(ctx, s, o, q, names) })
+			return o.Run(c.Context(), s, func(ctx context.Context) error { return claims(ctx, s, o, q, names) })
 		},
 	}
 	c.Flags().BoolVarP(&q.everywhere, "all-namespaces", "A", false, "those of all namespaces")
 	c.Flags().StringVar(&q.pool, "pool", "", "those with an address of this pool")
 	c.Flags().BoolVar(&q.save, "save", false, "print them for kubectl apply, asking for the addresses that they have")
 	c.Flags().BoolVar(&q.unused, "unused", false, "those that were kept for StatefulSets, and that no pod uses or is to use")
-	s.completeFlag(c, "pool", s.poolNames)
-	o.addFlags(c.Flags(), "name")
-	o.addWatch(c.Flags())
+	s.CompleteFlag(c, "pool", s.PoolNames)
+	o.AddFlags(c.Flags(), "name")
+	o.AddWatch(c.Flags())
 	return c
 }
 
-func claims(ctx context.Context, s *session, o output, q claimQuery, names []string) error {
+func claims(ctx context.Context, s *session.Session, o session.Output, q claimQuery, names []string) error {
 	namespace := metav1.NamespaceAll
 	if !q.everywhere {
 		var err error
-		if namespace, err = s.space(); err != nil {
+		if namespace, err = s.Namespace(); err != nil {
 			return err
 		}
 	}
-	if err := s.connect(); err != nil {
+	if err := s.Connect(); err != nil {
 		return err
 	}
-	all, err := listAll(ctx, s.client, &ipamclaims.IPAMClaimList{}, claimsIn, client.InNamespace(namespace))
+	all, err := session.ListAll(ctx, s.Client, &ipamclaims.IPAMClaimList{}, session.ClaimsIn, client.InNamespace(namespace))
 	if err != nil {
 		return err
 	}
 	if len(all) == 0 {
-		if err := s.namespaceExists(ctx, namespace); err != nil {
+		if err := s.NamespaceExists(ctx, namespace); err != nil {
 			return err
 		}
 	}
-	if all, err = pick(all, "claim", names, func(c *ipamclaims.IPAMClaim) string { return c.Name }); err != nil {
+	if all, err = session.Pick(all, "claim", names, func(c *ipamclaims.IPAMClaim) string { return c.Name }); err != nil {
 		return err
 	}
 	var facts claimFacts
-	if q.pool != "" || q.unused || o.format == "wide" || o.structured() {
+	if q.pool != "" || q.unused || o.Format == "wide" || o.Structured() {
 		if facts, err = readClaimFacts(ctx, s, q.pool); err != nil {
 			return err
 		}
 	}
 	if q.pool != "" {
 		if len(facts.pools) == 0 { // nothing was granted of it, if it is there
-			if err := s.poolExists(ctx, q.pool); err != nil {
+			if err := s.PoolExists(ctx, q.pool); err != nil {
 				return err
 			}
 		}
@@ -136,7 +137,7 @@ func claims(ctx context.Context, s *session, o output, q claimQuery, names []str
 	if q.save {
 		return save(o, s, all)
 	}
-	l := listing{table: screen.Table{
+	l := session.Listing{Table: screen.Table{
 		Heads: []string{"NAMESPACE", "NAME", "NETWORK", "INTERFACE", "IPS", "POD", "ALLOCATED", "POOL", "OWNER", "USED-BY", "MESSAGE", "AGE"},
 		Wide:  5,
 	}}
@@ -145,25 +146,25 @@ func claims(ctx context.Context, s *session, o output, q claimQuery, names []str
 		c := &all[i]
 		v := viewClaim(c, facts)
 		views = append(views, v)
-		l.names = append(l.names, "ipamclaim.k8s.cni.cncf.io/"+v.Name)
-		l.table.Row(claimRow(s, c, v)...)
+		l.Names = append(l.Names, "ipamclaim.k8s.cni.cncf.io/"+v.Name)
+		l.Table.Row(claimRow(s, c, v)...)
 	}
-	l.value = map[string]any{"claims": views}
+	l.Value = map[string]any{"claims": views}
 	if len(all) == 0 && len(names) == 0 && !q.everywhere && q.pool == "" && !q.unused {
-		l.table.None = elsewhere(ctx, s, namespace)
+		l.Table.None = elsewhere(ctx, s, namespace)
 	}
 	if q.unused && len(all) > 0 {
-		l.table.Sum = sumUnused(all)
+		l.Table.Sum = sumUnused(all)
 	}
-	return o.write(s, l)
+	return o.Write(s, l)
 }
 
 // elsewhere says that a namespace has no claims, and, as far as one may see, whether others have
 // some.
-func elsewhere(ctx context.Context, s *session, namespace string) string {
+func elsewhere(ctx context.Context, s *session.Session, namespace string) string {
 	none := fmt.Sprintf("There are none in namespace %s.", namespace)
 	var some ipamclaims.IPAMClaimList
-	if err := s.client.List(ctx, &some, client.Limit(1)); err == nil && len(some.Items) > 0 {
+	if err := s.Client.List(ctx, &some, client.Limit(1)); err == nil && len(some.Items) > 0 {
 		none += " Other namespaces have some: -A shows them."
 	}
 	return none
@@ -176,13 +177,13 @@ type claimFacts struct {
 }
 
 // readClaimFacts reads the leases of a pool, or of all, and the sub-leases.
-func readClaimFacts(ctx context.Context, s *session, pool string) (claimFacts, error) {
+func readClaimFacts(ctx context.Context, s *session.Session, pool string) (claimFacts, error) {
 	f := claimFacts{pools: map[types.UID][]string{}, uses: map[types.UID][]useView{}}
 	fields := client.MatchingFields{}
 	if pool != "" {
 		fields["spec.pool"] = pool
 	}
-	leases, err := listAll(ctx, s.client, &v1alpha1.IPLeaseList{}, leasesIn, fields)
+	leases, err := session.ListAll(ctx, s.Client, &v1alpha1.IPLeaseList{}, session.LeasesIn, fields)
 	if err != nil {
 		return f, err
 	}
@@ -193,7 +194,7 @@ func readClaimFacts(ctx context.Context, s *session, pool string) (claimFacts, e
 			}
 		}
 	}
-	subs, err := listAll(ctx, s.client, &v1alpha1.IPSubLeaseList{}, subLeasesIn)
+	subs, err := session.ListAll(ctx, s.Client, &v1alpha1.IPSubLeaseList{}, session.SubLeasesIn)
 	if err != nil {
 		return f, err
 	}
@@ -226,7 +227,7 @@ func viewClaim(c *ipamclaims.IPAMClaim, f claimFacts) claimView {
 	return v
 }
 
-func claimRow(s *session, c *ipamclaims.IPAMClaim, v claimView) []screen.Cell {
+func claimRow(s *session.Session, c *ipamclaims.IPAMClaim, v claimView) []screen.Cell {
 	row := screen.Plain(v.Namespace, v.Name, v.Network, v.Interface, strings.Join(v.IPs, ","), v.OwnerPod)
 	row = append(row, conditionCell(c.Status.Conditions, kube.ConditionIPsAllocated))
 	var uses []string
@@ -240,5 +241,5 @@ func claimRow(s *session, c *ipamclaims.IPAMClaim, v claimView) []screen.Cell {
 	if v.Deleting {
 		message = cmp.Or(message, "is being deleted")
 	}
-	return append(row, screen.Plain(strings.Join(v.Pools, ","), v.Owner, strings.Join(uses, ","), message, s.age(v.Created))...)
+	return append(row, screen.Plain(strings.Join(v.Pools, ","), v.Owner, strings.Join(uses, ","), message, s.Age(v.Created))...)
 }

@@ -149,10 +149,10 @@ func obstacle(p *corev1.Pod) (why string) {
 // how Tenure was installed.
 func (u *uninstall) rest(agents *appsv1.DaemonSet) string {
 	kubectl, helm := "kubectl", "helm"
-	if u.kubeconfig != "" {
-		kubectl, helm = kubectl+" --kubeconfig "+u.kubeconfig, helm+" --kubeconfig "+u.kubeconfig
+	if u.Kubeconfig != "" {
+		kubectl, helm = kubectl+" --kubeconfig "+u.Kubeconfig, helm+" --kubeconfig "+u.Kubeconfig
 	}
-	if c := u.overrides.CurrentContext; c != "" {
+	if c := u.Overrides.CurrentContext; c != "" {
 		kubectl, helm = kubectl+" --context "+c, helm+" --kube-context "+c
 	}
 	text := "This removes what is left of Tenure in the cluster:\n\n"

@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
 )
 
 // agentSet returns the agent as it is shipped, with further arguments.
@@ -74,12 +76,12 @@ func TestTurn(t *testing.T) {
 
 // TestRest: how the rest is removed depends on how Tenure was installed.
 func TestRest(t *testing.T) {
-	u, set := &uninstall{session: &session{}}, agentSet(t)
+	u, set := &uninstall{Session: &session.Session{}}, agentSet(t)
 	if text := u.rest(set); !strings.Contains(text, "kubectl delete --ignore-not-found -f") || strings.Contains(text, "helm") {
 		t.Errorf("of the rest it says %q; want no word of Helm", text)
 	}
 	set.Annotations = map[string]string{releaseAnnotation: "net"}
-	u.kubeconfig, u.overrides.CurrentContext = "other.conf", "staging"
+	u.Kubeconfig, u.Overrides.CurrentContext = "other.conf", "staging"
 	if text := u.rest(set); !strings.Contains(text, "helm --kubeconfig other.conf --kube-context staging uninstall net --namespace tenure-system") ||
 		!strings.Contains(text, "kubectl --kubeconfig other.conf --context staging delete namespace") {
 		t.Errorf("of the rest it says %q; want how Helm removes its release net of that cluster", text)

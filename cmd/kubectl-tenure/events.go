@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
 )
 
 // mostEvents is how many of a pod's warnings are shown: the latest.
@@ -15,15 +17,15 @@ const mostEvents = 5
 
 // events adds the warnings about the pod.
 func (l podLook) events(ctx context.Context, v *podView) error {
-	all, err := warnings(ctx, l.session, v.Namespace, client.MatchingFields{"involvedObject.uid": v.UID})
+	all, err := warnings(ctx, l.Session, v.Namespace, client.MatchingFields{"involvedObject.uid": v.UID})
 	v.Events = all[:min(len(all), mostEvents)]
 	return err
 }
 
 // warnings returns the warnings of a namespace about an object, the latest first.
-func warnings(ctx context.Context, s *session, namespace string, about client.MatchingFields) (events []eventView, err error) {
+func warnings(ctx context.Context, s *session.Session, namespace string, about client.MatchingFields) (events []eventView, err error) {
 	about["type"] = corev1.EventTypeWarning
-	all, err := listAll(ctx, s.client, &corev1.EventList{}, func(e *corev1.EventList) []corev1.Event { return e.Items }, client.InNamespace(namespace), about)
+	all, err := session.ListAll(ctx, s.Client, &corev1.EventList{}, func(e *corev1.EventList) []corev1.Event { return e.Items }, client.InNamespace(namespace), about)
 	if err != nil {
 		return nil, err
 	}

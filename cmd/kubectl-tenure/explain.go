@@ -16,6 +16,7 @@ import (
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/attach/node/resolve"
 	"github.com/tenure-ipam/tenure/attach/plan"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -34,11 +35,11 @@ namespaces are those of a fresh install. Give a copy of the node's directory by
 --conf-dir: without it, networks that are configured by a file are not found. Devices
 are the kubelet's to give, when the pod starts.`
 
-func newExplain(s *session) *cobra.Command {
-	e := &explanation{session: s}
+func newExplain(s *session.Session) *cobra.Command {
+	e := &explanation{Session: s}
 	c := &cobra.Command{
 		Use: "explain [NAMESPACE/]POD|-f FILE", Short: "what a pod is attached to, and with what, or why it is not",
-		Long: explainHelp, ValidArgsFunction: s.onePod,
+		Long: explainHelp, ValidArgsFunction: s.OnePod,
 		RunE: func(c *cobra.Command, args []string) error { return e.run(c.Context(), args) },
 	}
 	c.Flags().StringVarP(&e.file, "filename", "f", "", "path of a manifest, - for standard input")
@@ -49,7 +50,7 @@ func newExplain(s *session) *cobra.Command {
 
 // explanation is a call of explain.
 type explanation struct {
-	*session
+	*session.Session
 	file, conf, confDir string
 }
 
@@ -65,13 +66,13 @@ const (
 
 func (e *explanation) run(ctx context.Context, args []string) error {
 	if (e.file == "") != (len(args) == 1) || len(args) > 1 {
-		return usagef("explain: give either the name of one pod, or a manifest by -f")
+		return session.Usagef("explain: give either the name of one pod, or a manifest by -f")
 	}
 	c, err := e.config()
 	if err != nil {
 		return err
 	}
-	src := &source{session: e.session}
+	src := &source{Session: e.Session}
 	if e.file != "" {
 		if err := src.read(e.file); err != nil {
 			return err
@@ -79,7 +80,7 @@ func (e *explanation) run(ctx context.Context, args []string) error {
 		if src.namespace, err = src.podNamespace(); err != nil {
 			return err
 		}
-	} else if src.namespace, src.name, err = e.podNamed("explain", args[0]); err != nil {
+	} else if src.namespace, src.name, err = e.PodNamed("explain", args[0]); err != nil {
 		return err
 	}
 	ref := src.ref()
@@ -91,11 +92,11 @@ func (e *explanation) run(ctx context.Context, args []string) error {
 	if slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Default && bytes.Contains(s.List, []byte(standIn)) }) {
 		unseen = unseenDefault
 	}
-	if err := plan.Explain(e.stdout, p, faults, unseen); err != nil {
+	if err := plan.Explain(e.Stdout, p, faults, unseen); err != nil {
 		return err
 	}
 	if faults != nil {
-		return errNo
+		return session.ErrNo
 	}
 	return nil
 }
@@ -144,14 +145,14 @@ func (s *source) mistakes(ctx context.Context, selected []facts.Definition) (all
 // exists reports whether a pool exists. One that cannot be seen from here counts as there: a
 // manifest is explained without a cluster, too.
 func (s *source) exists(ctx context.Context, pool string) (bool, error) {
-	if err := s.connect(); err != nil {
+	if err := s.Connect(); err != nil {
 		return true, nil //nolint:nilerr // as it says
 	}
-	_, out, err := s.api.ReadIPPool(ctx, protocol.PoolName(pool))
+	_, out, err := s.API.ReadIPPool(ctx, protocol.PoolName(pool))
 	switch {
 	case out == protocol.NotFound:
 		return false, nil
-	case err != nil && !forbidden(err):
+	case err != nil && !session.Forbidden(err):
 		return false, fmt.Errorf("read pool %s: %w", pool, err)
 	}
 	return true, nil

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
 )
 
@@ -45,16 +46,16 @@ type exporting struct {
 	state     foreignState
 }
 
-func newExport(s *session) *cobra.Command {
-	e := &exporting{moving: moving{session: s, from: foreign.Type}}
+func newExport(s *session.Session) *cobra.Command {
+	e := &exporting{moving: moving{Session: s, from: foreign.Type}}
 	c := &cobra.Command{
 		Use: "export --to whereabouts", Short: "move networks from Tenure to whereabouts",
-		Long: exportHelp, Args: none, ValidArgsFunction: cobra.NoFileCompletions,
+		Long: exportHelp, Args: session.None, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := oneOf("to", e.to, foreign.TypeWhereabouts); err != nil {
+			if err := session.OneOf("to", e.to, foreign.TypeWhereabouts); err != nil {
 				return err
 			}
-			if err := oneOf("output", e.o.format, "", "json", "yaml"); err != nil {
+			if err := session.OneOf("output", e.o.Format, "", "json", "yaml"); err != nil {
 				return err
 			}
 			if err := e.checkFlags(); err != nil {
@@ -72,10 +73,10 @@ func newExport(s *session) *cobra.Command {
 
 // run reports, and with --apply moves.
 func (e *exporting) run(ctx context.Context) error {
-	if err := e.connect(); err != nil {
+	if err := e.Connect(); err != nil {
 		return err
 	}
-	if err := e.namespaceExists(ctx, e.namespace); err != nil {
+	if err := e.NamespaceExists(ctx, e.namespace); err != nil {
 		return fmt.Errorf("--whereabouts-namespace: %w", err)
 	}
 	seen, objects, err := e.readOthers(ctx)
@@ -132,7 +133,7 @@ func (e *exporting) moveOut(ctx context.Context, report moveReport, objects map[
 	for _, s := range report.Segments {
 		if len(s.InTheWay) > 0 {
 			left = true
-			fmt.Fprintf(e.stderr, "segment %s stays as it is: %s\n", s.name(), strings.Join(s.InTheWay, "; "))
+			fmt.Fprintf(e.Stderr, "segment %s stays as it is: %s\n", s.name(), strings.Join(s.InTheWay, "; "))
 			continue
 		}
 		pools, definitions = append(pools, s.Pools...), append(definitions, s.Switch...)
@@ -155,7 +156,7 @@ func (e *exporting) moveOut(ctx context.Context, report moveReport, objects map[
 	if err := e.switchAll(ctx, definitions, objects, "whereabouts"); err != nil {
 		return err
 	}
-	to := e.screen()
+	to := e.Screen()
 	to.Line("Definitions switched: %d. Pools stopped: %s.", len(definitions), strings.Join(pools, ", "))
 	switch n := len(has.pods); n {
 	case 0:
@@ -190,7 +191,7 @@ func (e *exporting) recordAll(ctx context.Context, pools, definitions []string) 
 		if err != nil {
 			return occupancy{}, err
 		}
-		fmt.Fprintf(e.stderr, "%s recorded with whereabouts\n", screen.Number(written, "address of a pod is", "addresses of pods are"))
+		fmt.Fprintf(e.Stderr, "%s recorded with whereabouts\n", screen.Number(written, "address of a pod is", "addresses of pods are"))
 		now, err := e.occupancy(ctx, pools)
 		if err != nil {
 			return occupancy{}, err
@@ -246,7 +247,7 @@ func (e *exporting) waitSettled(ctx context.Context, pools []string) (has occupa
 
 // occupancy reads who has the addresses of pools.
 func (e *exporting) occupancy(ctx context.Context, names []string) (occupancy, error) {
-	subs, err := listAll(ctx, e.client, &v1alpha1.IPSubLeaseList{}, subLeasesIn)
+	subs, err := session.ListAll(ctx, e.Client, &v1alpha1.IPSubLeaseList{}, session.SubLeasesIn)
 	if err != nil {
 		return occupancy{}, err
 	}
@@ -256,7 +257,7 @@ func (e *exporting) occupancy(ctx context.Context, names []string) (occupancy, e
 	}
 	for _, name := range names {
 		var p v1alpha1.IPPool
-		if err := e.client.Get(ctx, client.ObjectKey{Name: name}, &p); apierrors.IsNotFound(err) {
+		if err := e.Client.Get(ctx, client.ObjectKey{Name: name}, &p); apierrors.IsNotFound(err) {
 			continue
 		} else if err != nil {
 			return occupancy{}, fmt.Errorf("read pool %s: %w", name, err)
@@ -273,7 +274,7 @@ func (e *exporting) occupancy(ctx context.Context, names []string) (occupancy, e
 		}
 		// Leases before sub-leases would show a grant whose request came later as one of
 		// nobody's: that is unsettled, and read again.
-		leases, err := listAll(ctx, e.client, &v1alpha1.IPLeaseList{}, leasesIn, client.MatchingFields{"spec.pool": name})
+		leases, err := session.ListAll(ctx, e.Client, &v1alpha1.IPLeaseList{}, session.LeasesIn, client.MatchingFields{"spec.pool": name})
 		if err != nil {
 			return occupancy{}, err
 		}
@@ -317,7 +318,7 @@ func (e *exporting) record(ctx context.Context, definitions []string, has []regi
 	}
 	for _, o := range has {
 		if !recorded[o.addr] {
-			fmt.Fprintf(e.stderr, "%v of pod %s lies in no range of the definitions: it is not recorded\n", o.addr, o.ref())
+			fmt.Fprintf(e.Stderr, "%v of pod %s lies in no range of the definitions: it is not recorded\n", o.addr, o.ref())
 		}
 	}
 	return len(recorded), nil
@@ -328,7 +329,7 @@ const recordAtOnce = 16
 
 // recorder returns what writes whereabouts' objects.
 func (e *exporting) recorder() recorder {
-	w := recorder{client: e.client, namespace: e.namespace, running: map[string]bool{}}
+	w := recorder{client: e.Client, namespace: e.namespace, running: map[string]bool{}}
 	if w.namespace == "" {
 		w.namespace = e.state.whereaboutsIn
 	}

@@ -13,20 +13,21 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
 )
 
 // held says who has addresses, or networks that only tenure-attach can take back where that
 // attaches pods.
 func (u *uninstall) held(ctx context.Context, attaches bool) ([]string, error) {
-	leases, err := listAll(ctx, u.client, &v1alpha1.IPLeaseList{}, leasesIn)
+	leases, err := session.ListAll(ctx, u.Client, &v1alpha1.IPLeaseList{}, session.LeasesIn)
 	if err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
 		return nil, err
 	}
-	subs, err := listAll(ctx, u.client, &v1alpha1.IPSubLeaseList{}, subLeasesIn)
+	subs, err := session.ListAll(ctx, u.Client, &v1alpha1.IPSubLeaseList{}, session.SubLeasesIn)
 	if err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
 		return nil, err
 	}
-	pods, err := listAll(ctx, u.client, &corev1.PodList{}, func(l *corev1.PodList) []corev1.Pod { return l.Items })
+	pods, err := session.ListAll(ctx, u.Client, &corev1.PodList{}, func(l *corev1.PodList) []corev1.Pod { return l.Items })
 	if err != nil {
 		return nil, err
 	}

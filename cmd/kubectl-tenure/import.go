@@ -18,6 +18,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -54,23 +55,23 @@ type importing struct {
 	trustStatus bool
 }
 
-func newImport(s *session) *cobra.Command {
-	i := &importing{moving: moving{session: s, to: foreign.Type}}
+func newImport(s *session.Session) *cobra.Command {
+	i := &importing{moving: moving{Session: s, to: foreign.Type}}
 	c := &cobra.Command{
 		Use: "import --from IPAM", Short: "move networks from whereabouts, host-local or another IPAM to Tenure",
-		Long: importHelp, Args: none, ValidArgsFunction: cobra.NoFileCompletions,
+		Long: importHelp, Args: session.None, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := oneOf("from", i.from, foreign.TypeWhereabouts, foreign.TypeHostLocal, fromStatus); err != nil {
+			if err := session.OneOf("from", i.from, foreign.TypeWhereabouts, foreign.TypeHostLocal, fromStatus); err != nil {
 				return err
 			}
-			if err := oneOf("output", i.o.format, "", "json", "yaml"); err != nil {
+			if err := session.OneOf("output", i.o.Format, "", "json", "yaml"); err != nil {
 				return err
 			}
 			if err := i.checkFlags(); err != nil {
 				return err
 			}
 			if i.trustStatus && (!i.apply || i.timeout == 0) {
-				return usagef("--trust-status is written to the pools once they are there: it needs --apply, and a --timeout above 0")
+				return session.Usagef("--trust-status is written to the pools once they are there: it needs --apply, and a --timeout above 0")
 			}
 			return i.run(c.Context())
 		},
@@ -83,7 +84,7 @@ func newImport(s *session) *cobra.Command {
 
 // run reports, and with --apply switches.
 func (i *importing) run(ctx context.Context) error {
-	if err := i.connect(); err != nil {
+	if err := i.Connect(); err != nil {
 		return err
 	}
 	seen, objects, err := i.readOthers(ctx)
@@ -114,7 +115,7 @@ func (i *importing) move(ctx context.Context, report moveReport, objects map[str
 	for _, s := range report.Segments {
 		if len(s.InTheWay) > 0 { // its pools are not waited for: they may never open
 			left = left || len(s.Switch) > 0
-			fmt.Fprintf(i.stderr, "segment %s stays as it is: %s\n", s.name(), strings.Join(s.InTheWay, "; "))
+			fmt.Fprintf(i.Stderr, "segment %s stays as it is: %s\n", s.name(), strings.Join(s.InTheWay, "; "))
 			continue
 		}
 		pools = append(pools, s.Pools...)
@@ -159,10 +160,10 @@ func (i *importing) start(ctx context.Context, pools []string) (stopped []string
 		case err != nil:
 			return nil, err
 		case byOthers:
-			fmt.Fprintf(i.stderr, "pool %s stays stopped, since no export has stopped it\n", name)
+			fmt.Fprintf(i.Stderr, "pool %s stays stopped, since no export has stopped it\n", name)
 			stopped = append(stopped, name)
 		case byExport:
-			fmt.Fprintf(i.stderr, "pool %s gives addresses again: an export had stopped it\n", name)
+			fmt.Fprintf(i.Stderr, "pool %s gives addresses again: an export had stopped it\n", name)
 		}
 	}
 	return stopped, nil
@@ -194,7 +195,7 @@ func (i *importing) trust(ctx context.Context, pools []string) error {
 	raw := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true"}}}`, v1alpha1.AnnotationTrustStatus)
 	for _, name := range pools {
 		into := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		if err := i.client.Patch(ctx, into, client.RawPatch(types.MergePatchType, raw)); client.IgnoreNotFound(err) != nil {
+		if err := i.Client.Patch(ctx, into, client.RawPatch(types.MergePatchType, raw)); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("write annotation %s to pool %s: %w", v1alpha1.AnnotationTrustStatus, name, err)
 		}
 	}
@@ -205,7 +206,7 @@ func (i *importing) trust(ctx context.Context, pools []string) error {
 func (i *importing) waitingPools(ctx context.Context, names []string) (waits []string, err error) {
 	for _, name := range names {
 		var p v1alpha1.IPPool
-		if err := i.client.Get(ctx, client.ObjectKey{Name: name}, &p); apierrors.IsNotFound(err) {
+		if err := i.Client.Get(ctx, client.ObjectKey{Name: name}, &p); apierrors.IsNotFound(err) {
 			waits = append(waits, fmt.Sprintf("pool %s is not there yet: the controller makes it, if it is described inline", name))
 			continue
 		} else if err != nil {
@@ -227,7 +228,7 @@ func (i *importing) waitingPools(ctx context.Context, names []string) (waits []s
 
 // summary says what was done, and what is left to do.
 func (i *importing) summary(ctx context.Context, moved int, pools, stopped []string) error {
-	to := i.screen()
+	to := i.Screen()
 	to.Line("Definitions switched: %d. Pools: %s.", moved, cmp.Or(strings.Join(pools, ", "), "none"))
 	if len(stopped) > 0 {
 		to.Line("Pools that stay stopped: %s. They give no address until you set their spec.allocation to Automatic.", strings.Join(stopped, ", "))

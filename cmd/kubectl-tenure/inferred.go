@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/api/workload"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 )
 
@@ -47,7 +48,7 @@ func (l podLook) asksByName(ctx context.Context) (bool, error) {
 	}
 	var of metav1.PartialObjectMetadata
 	of.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	if err := l.client.Get(ctx, client.ObjectKey{Name: l.pod.Namespace}, &of); err != nil && !forbidden(err) {
+	if err := l.Client.Get(ctx, client.ObjectKey{Name: l.pod.Namespace}, &of); err != nil && !session.Forbidden(err) {
 		return false, fmt.Errorf("read namespace %s: %w", l.pod.Namespace, err)
 	}
 	return of.Labels[workload.ClaimsBy] == workload.ByPodName, nil

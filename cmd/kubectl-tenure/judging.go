@@ -21,7 +21,7 @@ import (
 // PodNetworks implements [resolve.Source]. Whether agents serve PodNetworks is not asked: where
 // they do not, no controller has looked at the PodNetworks either, and that is said.
 func (s *source) PodNetworks(ctx context.Context, namespace string, elements []api.Element) ([]facts.PodNetwork, bool, error) {
-	if err := s.connect(); err != nil {
+	if err := s.Connect(); err != nil {
 		return nil, false, err
 	}
 	all, err := judge.List(ctx, liveNetworks{users{s, access.PodNetwork}}, namespace, elements)
@@ -33,7 +33,7 @@ type liveNetworks struct{ users }
 
 // PodNetwork implements [judge.Known].
 func (l liveNetworks) PodNetwork(ctx context.Context, name string) (judge.Network, bool, error) {
-	o, out, err := l.api.ReadPodNetwork(ctx, name)
+	o, out, err := l.API.ReadPodNetwork(ctx, name)
 	switch out {
 	case protocol.NotFound:
 		return judge.Network{}, false, nil
@@ -46,7 +46,7 @@ func (l liveNetworks) PodNetwork(ctx context.Context, name string) (judge.Networ
 
 // Attachment implements [judge.Known].
 func (l liveNetworks) Attachment(ctx context.Context, namespace, name string) (judge.Attachment, bool, error) {
-	o, out, err := l.api.ReadPodNetworkAttachment(ctx, client.ObjectKey{Namespace: namespace, Name: name})
+	o, out, err := l.API.ReadPodNetworkAttachment(ctx, client.ObjectKey{Namespace: namespace, Name: name})
 	switch out {
 	case protocol.NotFound:
 		return judge.Attachment{}, false, nil
@@ -66,7 +66,7 @@ type users struct {
 // MayUse implements [access.Facts]. Who may not ask the authorizer is told of the other rules
 // alone.
 func (u users) MayUse(ctx context.Context, namespace, name string) (bool, error) {
-	ok, err := u.api.MayUse(u.of)(ctx, namespace, name)
+	ok, err := u.API.MayUse(u.of)(ctx, namespace, name)
 	if apierrors.IsForbidden(err) {
 		return true, nil
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
 )
 
 // leaseView is a lease as json and yaml show it. docs/reference/kubectl-tenure.md has the fields.
@@ -37,33 +38,33 @@ type leaseView struct {
 // leaseQuery is which leases are asked for.
 type leaseQuery struct{ pool, node string }
 
-func newLeases(s *session) *cobra.Command {
-	var o output
+func newLeases(s *session.Session) *cobra.Command {
+	var o session.Output
 	var q leaseQuery
 	c := &cobra.Command{
 		Use: "leases [NAME...]", Short: "leases: who hands out which block, and how much of it is used",
 		Long: `Prints the leases of blocks. USED and FREE of a node's lease are what the node has
 published, up to half a minute ago; CEDED addresses of it are the cluster's to grant;
 CLAIMS and REQUESTS are addresses granted to claims, and to pods of other nodes.`,
-		ValidArgsFunction: s.leaseNames,
+		ValidArgsFunction: s.LeaseNames,
 		RunE: func(c *cobra.Command, names []string) error {
-			if err := o.check("name"); err != nil {
+			if err := o.Check("name"); err != nil {
 				return err
 			}
-			return o.run(c.Context(), s, func(ctx context.Context) error { return leases(ctx, s, o, q, names) })
+			return o.Run(c.Context(), s, func(ctx context.Context) error { return leases(ctx, s, o, q, names) })
 		},
 	}
 	c.Flags().StringVar(&q.pool, "pool", "", "those of this pool")
 	c.Flags().StringVar(&q.node, "node", "", "those that this node holds")
-	s.completeFlag(c, "pool", s.poolNames)
-	s.completeFlag(c, "node", s.nodeNames)
-	o.addFlags(c.Flags(), "name")
-	o.addWatch(c.Flags())
+	s.CompleteFlag(c, "pool", s.PoolNames)
+	s.CompleteFlag(c, "node", s.NodeNames)
+	o.AddFlags(c.Flags(), "name")
+	o.AddWatch(c.Flags())
 	return c
 }
 
-func leases(ctx context.Context, s *session, o output, q leaseQuery, names []string) error {
-	if err := s.connect(); err != nil {
+func leases(ctx context.Context, s *session.Session, o session.Output, q leaseQuery, names []string) error {
+	if err := s.Connect(); err != nil {
 		return err
 	}
 	fields := client.MatchingFields{}
@@ -73,23 +74,23 @@ func leases(ctx context.Context, s *session, o output, q leaseQuery, names []str
 	if q.node != "" {
 		fields["spec.holder.node"] = q.node
 	}
-	all, err := listAll(ctx, s.client, &v1alpha1.IPLeaseList{}, leasesIn, fields)
+	all, err := session.ListAll(ctx, s.Client, &v1alpha1.IPLeaseList{}, session.LeasesIn, fields)
 	if err != nil {
 		return err
 	}
 	if len(all) == 0 { // leases outlive a pool or a Node that was deleted
-		if err := errors.Join(s.poolExists(ctx, q.pool), s.nodeExists(ctx, q.node)); err != nil {
+		if err := errors.Join(s.PoolExists(ctx, q.pool), s.NodeExists(ctx, q.node)); err != nil {
 			return err
 		}
 	}
-	if all, err = pick(all, "lease", names, func(l *v1alpha1.IPLease) string { return l.Name }); err != nil {
+	if all, err = session.Pick(all, "lease", names, func(l *v1alpha1.IPLease) string { return l.Name }); err != nil {
 		return err
 	}
 	shapes, err := shapesOf(ctx, s, q.pool)
 	if err != nil {
 		return err
 	}
-	l := listing{table: screen.Table{
+	l := session.Listing{Table: screen.Table{
 		Heads: []string{"NAME", "POOL", "BLOCK", "HOLDER", "USED", "FREE", "CEDED", "CLAIMS", "REQUESTS", "TERM", "STORE", "PUBLISHED", "AGE"},
 		Wide:  4,
 	}}
@@ -97,23 +98,23 @@ func leases(ctx context.Context, s *session, o output, q leaseQuery, names []str
 	for i := range all {
 		v := viewLease(&all[i], shapes[all[i].Spec.Pool])
 		views = append(views, v)
-		l.names = append(l.names, "iplease.tenure.dev/"+v.Name)
-		l.table.Row(leaseRow(s, v)...)
+		l.Names = append(l.Names, "iplease.tenure.dev/"+v.Name)
+		l.Table.Row(leaseRow(s, v)...)
 	}
-	l.value = map[string]any{"leases": views}
+	l.Value = map[string]any{"leases": views}
 	if len(all) > 0 {
-		l.table.Sum = "USED and FREE of a node's lease are as of half a minute ago, or later."
+		l.Table.Sum = "USED and FREE of a node's lease are as of half a minute ago, or later."
 	}
-	return o.write(s, l)
+	return o.Write(s, l)
 }
 
 // shapesOf returns the ranges of the pool of that name, if there is one, or of all.
-func shapesOf(ctx context.Context, s *session, pool string) (map[string]*allocator.Shape, error) {
+func shapesOf(ctx context.Context, s *session.Session, pool string) (map[string]*allocator.Shape, error) {
 	var only client.MatchingFields
 	if pool != "" {
 		only = client.MatchingFields{"metadata.name": pool}
 	}
-	all, err := listAll(ctx, s.client, &v1alpha1.IPPoolList{}, poolsIn, only)
+	all, err := session.ListAll(ctx, s.Client, &v1alpha1.IPPoolList{}, session.PoolsIn, only)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +138,7 @@ func viewLease(l *v1alpha1.IPLease, shape *allocator.Shape) leaseView {
 	return v
 }
 
-func leaseRow(s *session, v leaseView) []screen.Cell {
+func leaseRow(s *session.Session, v leaseView) []screen.Cell {
 	var published time.Time
 	if v.Published != nil {
 		published = *v.Published
@@ -147,5 +148,5 @@ func leaseRow(s *session, v leaseView) []screen.Cell {
 		term = fmt.Sprint(v.Term)
 	}
 	return screen.Plain(v.Name, v.Pool, v.Block, cmp.Or(v.Node, "the cluster"), fmt.Sprint(v.Used), fmt.Sprint(v.Free), fmt.Sprint(v.Ceded),
-		fmt.Sprint(v.Claims), fmt.Sprint(v.Requests), term, strings.TrimSpace(v.Store), s.age(published), s.age(v.Created))
+		fmt.Sprint(v.Claims), fmt.Sprint(v.Requests), term, strings.TrimSpace(v.Store), s.Age(published), s.Age(v.Created))
 }

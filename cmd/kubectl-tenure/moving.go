@@ -24,40 +24,41 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 )
 
 // moving is a call of import or of export: what both have.
 type moving struct {
-	*session
+	*session.Session
 	from, to string // types of IPAM plugins
 	apply    bool
 	timeout  time.Duration
-	o        output
+	o        session.Output
 }
 
 // addMoveFlags adds the flags of both; waits says what is waited for.
 func (m *moving) addMoveFlags(c *cobra.Command, waits string) {
 	c.Flags().BoolVar(&m.apply, "apply", false, "switch the definitions; without it nothing is written")
 	c.Flags().DurationVar(&m.timeout, "timeout", 10*time.Minute, "how long to wait until "+waits)
-	c.Flags().StringVarP(&m.o.format, "output", "o", "", "what to write: json, yaml")
+	c.Flags().StringVarP(&m.o.Format, "output", "o", "", "what to write: json, yaml")
 }
 
 // checkFlags checks what both have.
 func (m *moving) checkFlags() error {
 	switch {
-	case m.apply && m.o.format != "":
-		return usagef("--output is for the report: leave it out with --apply, which writes what it does")
+	case m.apply && m.o.Format != "":
+		return session.Usagef("--output is for the report: leave it out with --apply, which writes what it does")
 	case m.timeout < 0:
-		return usagef("--timeout is %v, must be 0 or longer", m.timeout)
+		return session.Usagef("--timeout is %v, must be 0 or longer", m.timeout)
 	}
 	return nil
 }
 
 // readOthers reads definitions, pods and the other IPAMs' objects, in pages.
 func (m *moving) readOthers(ctx context.Context) (seen foreignState, objects map[string]nad.NetworkAttachmentDefinition, err error) {
-	all, err := listAll(ctx, m.client, &nad.NetworkAttachmentDefinitionList{}, func(l *nad.NetworkAttachmentDefinitionList) []nad.NetworkAttachmentDefinition { return l.Items })
+	all, err := session.ListAll(ctx, m.Client, &nad.NetworkAttachmentDefinitionList{}, func(l *nad.NetworkAttachmentDefinitionList) []nad.NetworkAttachmentDefinition { return l.Items })
 	if err != nil {
 		return seen, nil, err
 	}
@@ -69,7 +70,7 @@ func (m *moving) readOthers(ctx context.Context) (seen foreignState, objects map
 	}
 	live := client.MatchingFieldsSelector{Selector: unfinished}
 	seen.idle = map[string]bool{}
-	seen.pods, err = listAll(ctx, m.client, &corev1.PodList{}, func(l *corev1.PodList) (some []foreign.Pod) {
+	seen.pods, err = session.ListAll(ctx, m.Client, &corev1.PodList{}, func(l *corev1.PodList) (some []foreign.Pod) {
 		for k := range l.Items {
 			p := foreign.ReadPod(&l.Items[k])
 			if len(p.Selected) > 0 {
@@ -91,7 +92,7 @@ func (m *moving) readOthers(ctx context.Context) (seen foreignState, objects map
 
 // readPools reads pools, and fills in the ranges of definitions that name them.
 func (m *moving) readPools(ctx context.Context, seen *foreignState) error {
-	pools, err := listAll(ctx, m.client, &v1alpha1.IPPoolList{}, poolsIn)
+	pools, err := session.ListAll(ctx, m.Client, &v1alpha1.IPPoolList{}, session.PoolsIn)
 	if err != nil {
 		return err
 	}
@@ -130,7 +131,7 @@ func (m *moving) readPools(ctx context.Context, seen *foreignState) error {
 
 // kept returns, by pool, the grants of addresses that are kept for pods of other IPAMs.
 func (m *moving) kept(ctx context.Context) (map[string][]v1alpha1.Grant, error) {
-	leases, err := listAll(ctx, m.client, &v1alpha1.IPLeaseList{}, leasesIn)
+	leases, err := session.ListAll(ctx, m.Client, &v1alpha1.IPLeaseList{}, session.LeasesIn)
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +167,7 @@ func (m *moving) readRecords(ctx context.Context, seen *foreignState) error {
 		return o.GetNamespace(), o.GetName(), spec
 	}
 	var err error
-	seen.whereabouts, err = m.api.WhereaboutsPools(ctx, func(o *unstructured.Unstructured) {
+	seen.whereabouts, err = m.API.WhereaboutsPools(ctx, func(o *unstructured.Unstructured) {
 		seen.whereaboutsIn = o.GetNamespace()
 		records, faults := foreign.WhereaboutsPool(text(o))
 		seen.records, seen.damaged = append(seen.records, records...), append(seen.damaged, faults...)
@@ -174,7 +175,7 @@ func (m *moving) readRecords(ctx context.Context, seen *foreignState) error {
 	if err != nil {
 		return err
 	}
-	_, err = m.api.WhereaboutsReservations(ctx, func(o *unstructured.Unstructured) {
+	_, err = m.API.WhereaboutsReservations(ctx, func(o *unstructured.Unstructured) {
 		r, fault := foreign.WhereaboutsReservation(text(o))
 		if fault != "" {
 			seen.damaged = append(seen.damaged, fault)
@@ -197,16 +198,16 @@ func (m *moving) print(report moveReport, objects map[string]nad.NetworkAttachme
 	if err := m.plan(report, objects, again, stay); err != nil || stay == 0 {
 		return err
 	}
-	return errNo
+	return session.ErrNo
 }
 
 // plan writes them; stay is how many definitions --apply would leave.
 func (m *moving) plan(report moveReport, objects map[string]nad.NetworkAttachmentDefinition, again string, stay int) error {
-	if m.o.structured() {
-		return m.o.encode(m.session, report)
+	if m.o.Structured() {
+		return m.o.Encode(m.Session, report)
 	}
 	m.tell(report)
-	to, changed := m.screen(), 0
+	to, changed := m.Screen(), 0
 	for _, s := range report.Segments {
 		if len(s.InTheWay) > 0 {
 			continue
@@ -232,7 +233,7 @@ func (m *moving) plan(report moveReport, objects map[string]nad.NetworkAttachmen
 
 // tell writes the report for people.
 func (m *moving) tell(report moveReport) {
-	to := m.screen()
+	to := m.Screen()
 	for _, line := range report.lines() {
 		to.Line("%s", line)
 	}
@@ -294,7 +295,7 @@ func (m *moving) switchAll(ctx context.Context, names []string, objects map[stri
 			}
 			return fmt.Errorf("definition %s: %w; %s; left are %s. Call again when this is mended: until then new pods of what was switched may wait", name, err, done, strings.Join(names[k:], ", "))
 		}
-		fmt.Fprintf(m.stderr, "definition %s names %s\n", name, ipam)
+		fmt.Fprintf(m.Stderr, "definition %s names %s\n", name, ipam)
 	}
 	return nil
 }
@@ -312,7 +313,7 @@ func (m *moving) switchOne(ctx context.Context, o nad.NetworkAttachmentDefinitio
 		return err
 	}
 	into := &nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name}}
-	err = m.client.Patch(ctx, into, client.RawPatch(types.MergePatchType, raw), options...)
+	err = m.Client.Patch(ctx, into, client.RawPatch(types.MergePatchType, raw), options...)
 	if apierrors.IsConflict(err) {
 		return fmt.Errorf("somebody has changed it meanwhile: call again: %w", err)
 	}
@@ -323,14 +324,14 @@ func (m *moving) switchOne(ctx context.Context, o nad.NetworkAttachmentDefinitio
 func (m *moving) changePool(ctx context.Context, name string, change func(*v1alpha1.IPPool)) error {
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		var p v1alpha1.IPPool
-		if err := m.client.Get(ctx, client.ObjectKey{Name: name}, &p); err != nil {
+		if err := m.Client.Get(ctx, client.ObjectKey{Name: name}, &p); err != nil {
 			return client.IgnoreNotFound(err)
 		}
 		was := p.DeepCopy()
 		if change(&p); equality.Semantic.DeepEqual(was, &p) {
 			return nil
 		}
-		return m.client.Patch(ctx, &p, client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{}))
+		return m.Client.Patch(ctx, &p, client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{}))
 	})
 	if err != nil {
 		return fmt.Errorf("change spec.allocation of pool %s: %w", name, err)
@@ -359,7 +360,7 @@ func (m *moving) await(ctx context.Context, late string, look func(context.Conte
 			return err
 		}
 		if line != said {
-			fmt.Fprintln(m.stderr, line)
+			fmt.Fprintln(m.Stderr, line)
 			said = line
 		}
 		if done {

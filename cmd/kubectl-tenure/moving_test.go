@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
 )
 
 // picky is an API server that refuses to have some definitions written.
@@ -68,7 +69,7 @@ func TestRehearse(t *testing.T) {
 		{"by hand alone", false, true, nil, `definition ns/c cannot be switched: the type is not written as "whereabouts": switch it by hand`},
 	} {
 		server := &picky{refuses: map[string]error{"b": tt.err}}
-		m := moving{session: &session{client: server}, from: "whereabouts", to: "tenure", apply: tt.apply}
+		m := moving{Session: &session.Session{Client: server}, from: "whereabouts", to: "tenure", apply: tt.apply}
 		report, objects := threeDefinitions(tt.odd)
 		m.rehearse(t.Context(), &report, objects)
 		if got := strings.Join(report.Segments[0].InTheWay, "; "); got != tt.want || len(server.written) > 0 {
@@ -81,7 +82,7 @@ func TestRehearse(t *testing.T) {
 // said what was switched and what is left.
 func TestSwitchAllSaysWhatIsLeft(t *testing.T) {
 	server := &picky{refuses: map[string]error{"b": errors.New("the disk is full")}, passes: true}
-	m := moving{session: &session{client: server, stderr: io.Discard}, from: "whereabouts", to: "tenure", apply: true}
+	m := moving{Session: &session.Session{Client: server, Stderr: io.Discard}, from: "whereabouts", to: "tenure", apply: true}
 	report, objects := threeDefinitions(false)
 	m.rehearse(t.Context(), &report, objects)
 	if way := report.Segments[0].InTheWay; len(way) > 0 {

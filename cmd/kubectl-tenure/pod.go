@@ -19,6 +19,7 @@ import (
 	"github.com/tenure-ipam/tenure/attach/plan"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/audit"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
 )
 
@@ -61,8 +62,8 @@ type eventView struct {
 	Last    time.Time `json:"last"`
 }
 
-func newPod(s *session) *cobra.Command {
-	var o output
+func newPod(s *session.Session) *cobra.Command {
+	var o session.Output
 	c := &cobra.Command{
 		Use: "pod [NAMESPACE/]NAME", Short: "what a pod has on each network, and why it is pending",
 		Long: `Prints a pod's networks: which it selects, by the plan that explain shows whole; which it
@@ -71,49 +72,49 @@ claims these are. If it lacks one, it says what stands in the way: faults of the
 claims and pools that cannot serve, addresses and gateways that they cannot give, requests
 that were refused, a node without an agent, and the warnings of the Events about the pod
 and the definitions that it waits for. It exits with 3 then.`,
-		Args: one("pod"), ValidArgsFunction: s.onePod,
+		Args: session.One("pod"), ValidArgsFunction: s.OnePod,
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := oneOf("output", o.format, "", "json", "yaml"); err != nil {
+			if err := session.OneOf("output", o.Format, "", "json", "yaml"); err != nil {
 				return err
 			}
 			return showPod(c.Context(), s, o, args[0])
 		},
 	}
-	c.Flags().StringVarP(&o.format, "output", "o", "", "what to write: json, yaml")
+	c.Flags().StringVarP(&o.Format, "output", "o", "", "what to write: json, yaml")
 	return c
 }
 
-func showPod(ctx context.Context, s *session, o output, name string) error {
-	namespace, name, err := s.podNamed("pod", name)
+func showPod(ctx context.Context, s *session.Session, o session.Output, name string) error {
+	namespace, name, err := s.PodNamed("pod", name)
 	if err != nil {
 		return err
 	}
-	if err := s.connect(); err != nil {
+	if err := s.Connect(); err != nil {
 		return err
 	}
 	var pod corev1.Pod
-	if err := s.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &pod); err != nil {
+	if err := s.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &pod); err != nil {
 		return fmt.Errorf("read pod %s/%s: %w", namespace, name, err)
 	}
-	look := podLook{session: s, pod: &pod}
+	look := podLook{Session: s, pod: &pod}
 	v, err := look.all(ctx)
 	if err != nil {
 		return err
 	}
-	if o.structured() {
-		err = o.encode(s, v)
+	if o.Structured() {
+		err = o.Encode(s, v)
 	} else {
 		writePod(s, v)
 	}
 	if err == nil && len(v.Pending) > 0 {
-		return errNo
+		return session.ErrNo
 	}
 	return err
 }
 
 // podLook is a look at one pod.
 type podLook struct {
-	*session
+	*session.Session
 	pod *corev1.Pod
 }
 
@@ -137,14 +138,14 @@ func (l podLook) all(ctx context.Context) (podView, error) {
 	}
 	lacks, since := missed(l.pod)
 	// At first its node may be about to say that it has them.
-	if len(lacks) > 0 && l.now().Sub(since) >= audit.SaysWithin {
+	if len(lacks) > 0 && l.Now().Sub(since) >= audit.SaysWithin {
 		l.addMissed(&v, lacks)
 		status = nil // it is of an earlier sandbox
 	}
 	for _, st := range status {
 		v.attach(st)
 	}
-	if err := l.correctPools(ctx, &v); err != nil && !forbidden(err) {
+	if err := l.correctPools(ctx, &v); err != nil && !session.Forbidden(err) {
 		return v, err
 	}
 	finished := l.pod.Status.Phase == corev1.PodSucceeded || l.pod.Status.Phase == corev1.PodFailed
@@ -157,7 +158,7 @@ func (l podLook) all(ctx context.Context) (podView, error) {
 	v.Pending = append(v.Pending, faults...)
 	for _, err := range []error{l.why(ctx, &v, waiting), l.events(ctx, &v)} {
 		switch {
-		case forbidden(err): // what else is known is worth having
+		case session.Forbidden(err): // what else is known is worth having
 			v.because("there may be more that you may not see: %v", err)
 		case err != nil:
 			return v, err
@@ -191,7 +192,7 @@ func (l podLook) addPlanned(ctx context.Context, v *podView) (faults []string, e
 	if err != nil {
 		return nil, err
 	}
-	src := &source{session: l.session, namespace: l.pod.Namespace, name: l.pod.Name}
+	src := &source{Session: l.Session, namespace: l.pod.Namespace, name: l.pod.Name}
 	p, fault, err := planFor(ctx, src, c, facts.PodRef{Namespace: l.pod.Namespace, Name: l.pod.Name}, noDisk{})
 	if err != nil {
 		return nil, err
@@ -214,8 +215,8 @@ func (l podLook) addPlanned(ctx context.Context, v *podView) (faults []string, e
 		}
 		of := networks.Read("", step.Name, time.Time{}, string(step.List))
 		if of.Unnamed() {
-			pools, err := readDomainPools(ctx, l.session)
-			if err != nil && !forbidden(err) {
+			pools, err := readDomainPools(ctx, l.Session)
+			if err != nil && !session.Forbidden(err) {
 				return nil, err
 			}
 			if of = of.Place(pools); of.Fault != "" {
@@ -248,8 +249,8 @@ func (v *podView) attach(st nad.NetworkStatus) {
 	}
 }
 
-func writePod(s *session, v podView) {
-	to := s.screen()
+func writePod(s *session.Session, v podView) {
+	to := s.Screen()
 	where := "not scheduled"
 	if v.Node != "" {
 		where = "on node " + v.Node
@@ -281,7 +282,7 @@ func writePod(s *session, v podView) {
 	if len(v.Events) > 0 {
 		to.Title("Events")
 		for _, e := range v.Events {
-			to.Line("  - %s ago, %s, %s: %s", s.age(e.Last), screen.Number(int(e.Count), "time", "times"), e.Reason, e.Message)
+			to.Line("  - %s ago, %s, %s: %s", s.Age(e.Last), screen.Number(int(e.Count), "time", "times"), e.Reason, e.Message)
 		}
 	}
 }

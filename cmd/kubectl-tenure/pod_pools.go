@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -57,7 +58,7 @@ func (l podLook) poolsHolding(ctx context.Context, v *podView, n networkView) (p
 func (l podLook) poolHolding(ctx context.Context, v *podView, n networkView, addr netip.Addr) (string, error) {
 	named := map[string]bool{}
 	for _, name := range n.Pools {
-		p, out, err := l.api.ReadIPPool(ctx, protocol.PoolName(name))
+		p, out, err := l.API.ReadIPPool(ctx, protocol.PoolName(name))
 		if out != protocol.Done && out != protocol.NotFound {
 			return "", fmt.Errorf("read pool %s: %w", name, err)
 		}
@@ -69,7 +70,7 @@ func (l podLook) poolHolding(ctx context.Context, v *podView, n networkView, add
 			return name, err
 		}
 	}
-	others, err := listAll(ctx, l.client, &v1alpha1.IPPoolList{}, poolsIn)
+	others, err := session.ListAll(ctx, l.Client, &v1alpha1.IPPoolList{}, session.PoolsIn)
 	if err != nil {
 		return "", err
 	}
@@ -90,6 +91,6 @@ func (l podLook) holds(ctx context.Context, v *podView, n networkView, p *v1alph
 	if n.Claim == "" && slices.Contains(n.Pools, p.Name) && hasAddress(p, addr) {
 		return true, nil
 	}
-	has, _, err := whoInPool(ctx, l.session, p, addr)
+	has, _, err := whoInPool(ctx, l.Session, p, addr)
 	return has.servesPod(v.Namespace, v.Name) && has.Lease != "" || has.Claim != "" && has.Claim == v.Namespace+"/"+n.Claim, err
 }

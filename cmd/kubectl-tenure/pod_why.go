@@ -19,6 +19,7 @@ import (
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/api/workload"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
 	"github.com/tenure-ipam/tenure/ipam/access"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
 	"github.com/tenure-ipam/tenure/ipam/kube"
@@ -74,9 +75,9 @@ func (l podLook) definition(ctx context.Context, v *podView, n networkView) erro
 	if !ok || n.step.PodNetwork != "" {
 		return nil
 	}
-	all, err := warnings(ctx, l.session, namespace, client.MatchingFields{"involvedObject.kind": "NetworkAttachmentDefinition", "involvedObject.name": name})
+	all, err := warnings(ctx, l.Session, namespace, client.MatchingFields{"involvedObject.kind": "NetworkAttachmentDefinition", "involvedObject.name": name})
 	if len(all) > 0 {
-		v.because("network %s: %s ago its definition was warned of: %s: %s", n.Network, l.age(all[0].Last), all[0].Reason, all[0].Message)
+		v.because("network %s: %s ago its definition was warned of: %s: %s", n.Network, l.Age(all[0].Last), all[0].Reason, all[0].Message)
 	}
 	return err
 }
@@ -84,11 +85,11 @@ func (l podLook) definition(ctx context.Context, v *podView, n networkView) erro
 // claim adds why a claim cannot be used.
 func (l podLook) claim(ctx context.Context, v *podView, n networkView) error {
 	var c ipamclaims.IPAMClaim
-	err := l.client.Get(ctx, client.ObjectKey{Namespace: v.Namespace, Name: n.Claim}, &c)
+	err := l.Client.Get(ctx, client.ObjectKey{Namespace: v.Namespace, Name: n.Claim}, &c)
 	network := networks.Read("", n.step.Name, time.Time{}, string(n.step.List)).Name
 	if moved := c.Labels[kube.VMLabel] != "" && len(n.step.List) > 0 && c.Spec.Network != network; err == nil && moved {
 		n.Claim, c = workload.MachineClaimName(n.Claim, network), ipamclaims.IPAMClaim{}
-		err = l.client.Get(ctx, client.ObjectKey{Namespace: v.Namespace, Name: n.Claim}, &c)
+		err = l.Client.Get(ctx, client.ObjectKey{Namespace: v.Namespace, Name: n.Claim}, &c)
 	}
 	cond := meta.FindStatusCondition(c.Status.Conditions, kube.ConditionIPsAllocated)
 	switch {
@@ -113,7 +114,7 @@ func (l podLook) usedBy(ctx context.Context, v *podView, n networkView, c *ipamc
 	for i := range 2 {
 		var sub v1alpha1.IPSubLease
 		name := protocol.UseName(protocol.UID(c.UID), i)
-		if err := l.client.Get(ctx, client.ObjectKey{Name: name}, &sub); apierrors.IsNotFound(err) {
+		if err := l.Client.Get(ctx, client.ObjectKey{Name: name}, &sub); apierrors.IsNotFound(err) {
 			continue
 		} else if err != nil {
 			return fmt.Errorf("read sub-lease %s: %w", name, err)
@@ -135,7 +136,7 @@ func (l podLook) standoff(u useView) string {
 
 // pool adds why a pool cannot serve. It returns nil if there is no such pool.
 func (l podLook) pool(ctx context.Context, v *podView, n networkView, name string) (*v1alpha1.IPPool, error) {
-	p, out, err := l.api.ReadIPPool(ctx, protocol.PoolName(name))
+	p, out, err := l.API.ReadIPPool(ctx, protocol.PoolName(name))
 	switch {
 	case out == protocol.NotFound:
 		v.because("network %s: pool %s does not exist", n.Network, name)
@@ -160,7 +161,7 @@ func (l podLook) pool(ctx context.Context, v *podView, n networkView, name strin
 	if p.Spec.Source != nil && n.Claim == "" {
 		v.because("network %s: pool %s has its addresses from Neutron, and gives them to IPAMClaims alone: have the pod name a claim, or select a definition with the annotation tenure.dev/vif", n.Network, name)
 	}
-	err = kube.RuleOf(access.Pool, p.Spec.Access, p.Spec.NamespaceSelector).Check(ctx, users{&source{session: l.session}, access.Pool}, v.Namespace, name)
+	err = kube.RuleOf(access.Pool, p.Spec.Access, p.Spec.NamespaceSelector).Check(ctx, users{&source{Session: l.Session}, access.Pool}, v.Namespace, name)
 	if denied, ok := errors.AsType[*access.DeniedError](err); ok {
 		v.because("network %s: %v", n.Network, denied)
 		err = nil
@@ -212,7 +213,7 @@ func (l podLook) asked(ctx context.Context, v *podView, n networkView, pools map
 
 // takenBy adds who else has an address that an interface asks for.
 func (l podLook) takenBy(ctx context.Context, v *podView, n networkView, p *v1alpha1.IPPool, addr netip.Addr) error {
-	has, _, err := whoInPool(ctx, l.session, p, addr)
+	has, _, err := whoInPool(ctx, l.Session, p, addr)
 	if err != nil || has.Owner == "" || has.servesPod(v.Namespace, v.Name) {
 		return err
 	}
@@ -226,7 +227,7 @@ func (l podLook) takenBy(ctx context.Context, v *podView, n networkView, p *v1al
 
 // requests adds what the node has asked of the cluster for the pod.
 func (l podLook) requests(ctx context.Context, v *podView) error {
-	subs, err := listAll(ctx, l.client, &v1alpha1.IPSubLeaseList{}, subLeasesIn, client.MatchingFields{"spec.node": v.Node})
+	subs, err := session.ListAll(ctx, l.Client, &v1alpha1.IPSubLeaseList{}, session.SubLeasesIn, client.MatchingFields{"spec.node": v.Node})
 	if err != nil {
 		return err
 	}
@@ -239,7 +240,7 @@ func (l podLook) requests(ctx context.Context, v *podView) error {
 		case st.Refused != nil:
 			v.because("interface %s: request %s is refused: %s: %s", r.Interface, subs[i].Name, st.Refused.Reason, st.Refused.Message)
 		case len(st.Granted) == 0:
-			v.because("interface %s: request %s waits for an address since %s", r.Interface, subs[i].Name, l.age(subs[i].CreationTimestamp.Time))
+			v.because("interface %s: request %s waits for an address since %s", r.Interface, subs[i].Name, l.Age(subs[i].CreationTimestamp.Time))
 		}
 	}
 	return nil
@@ -248,17 +249,17 @@ func (l podLook) requests(ctx context.Context, v *podView) error {
 // reg adds why the node's agent cannot serve, as far as its registration tells. Not everybody may
 // read registrations.
 func (l podLook) reg(ctx context.Context, v *podView) error {
-	reg, beat, err := readRegistration(ctx, l.session, protocol.NodeName(v.Node))
+	reg, beat, err := readRegistration(ctx, l.Session, protocol.NodeName(v.Node))
 	switch {
-	case forbidden(err):
+	case session.Forbidden(err):
 	case err != nil:
 		return err
 	case reg == nil:
 		v.because("no agent has ever run on node %s: is the DaemonSet tenured there?", v.Node)
 	case reg.Ended():
 		v.because("node %s counts as dead and its agent has not come back: if it has the out-of-service taint and runs again, remove the taint", v.Node)
-	case reg.Fence > 0 && l.now().Sub(beat) >= reg.Fence:
-		v.because("the agent of node %s gives out nothing new: no heartbeat of it was accepted for %s", v.Node, l.age(beat))
+	case reg.Fence > 0 && l.Now().Sub(beat) >= reg.Fence:
+		v.because("the agent of node %s gives out nothing new: no heartbeat of it was accepted for %s", v.Node, l.Age(beat))
 	}
 	return nil
 }

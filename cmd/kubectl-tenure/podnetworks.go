@@ -19,6 +19,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
 )
 
 // networksBinding is what gives the controller its rights over PodNetworks.
@@ -32,7 +33,7 @@ func (u *uninstall) freePodNetworks(ctx context.Context) error {
 		return err
 	}
 	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: networksBinding}}
-	if err := u.client.Delete(ctx, binding); client.IgnoreNotFound(err) != nil {
+	if err := u.Client.Delete(ctx, binding); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete ClusterRoleBinding %s, by which a controller that still runs could keep PodNetworks: %w", networksBinding, err)
 	}
 	networks, err := u.freeAll(ctx, &v1alpha1.PodNetworkList{})
@@ -44,7 +45,7 @@ func (u *uninstall) freePodNetworks(ctx context.Context) error {
 		return err
 	}
 	if networks+attachments > 0 {
-		u.screen().Line("took the finalizer %s from %s and %s: they stay, and can be deleted", v1alpha1.InUseFinalizer,
+		u.Screen().Line("took the finalizer %s from %s and %s: they stay, and can be deleted", v1alpha1.InUseFinalizer,
 			screen.Number(networks, "PodNetwork", "PodNetworks"), screen.Number(attachments, "PodNetworkAttachment", "PodNetworkAttachments"))
 	}
 	return nil
@@ -57,7 +58,7 @@ func (u *uninstall) freePods(ctx context.Context) error {
 	for _, kind := range []string{"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration", "MutatingAdmissionPolicyBinding", "MutatingAdmissionPolicy"} {
 		o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: podnetwork.Admission}}
 		o.SetGroupVersionKind(schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: kind})
-		err := u.client.Delete(ctx, o)
+		err := u.Client.Delete(ctx, o)
 		if client.IgnoreNotFound(err) != nil && !meta.IsNoMatchError(err) {
 			return fmt.Errorf("delete %s %s: %w", kind, podnetwork.Admission, err)
 		}
@@ -78,7 +79,7 @@ func (u *uninstall) freePods(ctx context.Context) error {
 		}
 	}
 	if freed > 0 {
-		u.screen().Line("took the scheduling gate %s from %s: what waited for PodNetworks starts without them", podnetwork.Gate, screen.Number(freed, "pod", "pods"))
+		u.Screen().Line("took the scheduling gate %s from %s: what waited for PodNetworks starts without them", podnetwork.Gate, screen.Number(freed, "pod", "pods"))
 	}
 	return nil
 }
@@ -86,7 +87,7 @@ func (u *uninstall) freePods(ctx context.Context) error {
 // liftAll takes the gate from every pod, and returns from how many. Only pods without a node have
 // one.
 func (u *uninstall) liftAll(ctx context.Context) (freed int, err error) {
-	pods, err := listAll(ctx, u.client, &corev1.PodList{}, func(l *corev1.PodList) []corev1.Pod { return l.Items }, client.MatchingFields{"spec.nodeName": ""})
+	pods, err := session.ListAll(ctx, u.Client, &corev1.PodList{}, func(l *corev1.PodList) []corev1.Pod { return l.Items }, client.MatchingFields{"spec.nodeName": ""})
 	if err != nil {
 		return 0, fmt.Errorf("list pods without a node: %w", err)
 	}
@@ -96,7 +97,7 @@ func (u *uninstall) liftAll(ctx context.Context) (freed int, err error) {
 			continue
 		}
 		lift := client.RawPatch(types.StrategicMergePatchType, podnetwork.LiftPatch(string(p.UID)))
-		if err := u.client.Patch(ctx, p, lift); client.IgnoreNotFound(err) != nil {
+		if err := u.Client.Patch(ctx, p, lift); client.IgnoreNotFound(err) != nil {
 			return freed, fmt.Errorf("take the gate %s from pod %s/%s: %w", podnetwork.Gate, p.Namespace, p.Name, err)
 		}
 		freed++
@@ -107,14 +108,14 @@ func (u *uninstall) liftAll(ctx context.Context) (freed int, err error) {
 // freeAll frees the objects of one kind, and returns of how many it has taken something off: of
 // none, where nothing defines the kind.
 func (u *uninstall) freeAll(ctx context.Context, list client.ObjectList) (freed int, err error) {
-	if err := u.client.List(ctx, list); meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+	if err := u.Client.List(ctx, list); meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 		return 0, nil
 	} else if err != nil {
-		return 0, fmt.Errorf("list every %s: %w", kindOf(list), err)
+		return 0, fmt.Errorf("list every %s: %w", session.KindOf(list), err)
 	}
 	objects, err := meta.ExtractList(list)
 	if err != nil {
-		return 0, fmt.Errorf("list every %s: %w", kindOf(list), err)
+		return 0, fmt.Errorf("list every %s: %w", session.KindOf(list), err)
 	}
 	var errs []error
 	for _, object := range objects {
@@ -128,8 +129,8 @@ func (u *uninstall) freeAll(ctx context.Context, list client.ObjectList) (freed 
 		if !controllerutil.RemoveFinalizer(o, v1alpha1.InUseFinalizer) && !kept {
 			continue
 		}
-		if err := u.client.Patch(ctx, o, before); client.IgnoreNotFound(err) != nil {
-			errs = append(errs, fmt.Errorf("take the finalizer from %s %s: %w", kindOf(list), o.GetName(), err))
+		if err := u.Client.Patch(ctx, o, before); client.IgnoreNotFound(err) != nil {
+			errs = append(errs, fmt.Errorf("take the finalizer from %s %s: %w", session.KindOf(list), o.GetName(), err))
 			continue
 		}
 		freed++

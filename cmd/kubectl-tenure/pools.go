@@ -16,6 +16,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
 	"github.com/tenure-ipam/tenure/ipam/access"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -59,8 +60,8 @@ type holderView struct {
 	Why         []string `json:"why,omitempty"`
 }
 
-func newPools(s *session) *cobra.Command {
-	var o output
+func newPools(s *session.Session) *cobra.Command {
+	var o session.Output
 	c := &cobra.Command{
 		Use: "pools [NAME...]", Short: "pools: how full, what is wrong, what is out of reach",
 		Long: `Prints the cluster's pools as their status has them. Nodes publish twice a minute what
@@ -70,31 +71,31 @@ UNREACHABLE addresses are free, but belong to a node that does not answer.
 
 Of one pool it prints all: its ranges, who holds how much of it, and what is out of reach
 and why. With -o table that pool is a row of the table, too.`,
-		ValidArgsFunction: s.poolNames,
+		ValidArgsFunction: s.PoolNames,
 		RunE: func(c *cobra.Command, names []string) error {
-			if err := o.check("name"); err != nil {
+			if err := o.Check("name"); err != nil {
 				return err
 			}
-			return o.run(c.Context(), s, func(ctx context.Context) error { return pools(ctx, s, o, names) })
+			return o.Run(c.Context(), s, func(ctx context.Context) error { return pools(ctx, s, o, names) })
 		},
 	}
-	o.addFlags(c.Flags(), "name")
-	o.addWatch(c.Flags())
+	o.AddFlags(c.Flags(), "name")
+	o.AddWatch(c.Flags())
 	return c
 }
 
-func pools(ctx context.Context, s *session, o output, names []string) error {
-	if err := s.connect(); err != nil {
+func pools(ctx context.Context, s *session.Session, o session.Output, names []string) error {
+	if err := s.Connect(); err != nil {
 		return err
 	}
 	all, err := readPools(ctx, s, names)
 	if err != nil {
 		return err
 	}
-	if len(names) == 1 && o.format != "table" && o.format != "wide" && o.format != "name" {
+	if len(names) == 1 && o.Format != "table" && o.Format != "wide" && o.Format != "name" {
 		return describePool(ctx, s, o, &all[0])
 	}
-	l := listing{table: screen.Table{
+	l := session.Listing{Table: screen.Table{
 		Heads: []string{"NAME", "USAGE", "USED", "CLAIMED", "FREE", "CAPACITY", "UNREACHABLE", "PRESSURE", "READY", "LEASES", "TAKE-OVER", "DOMAIN", "RANGES", "AGE"},
 		Wide:  5,
 	}}
@@ -102,39 +103,39 @@ func pools(ctx context.Context, s *session, o output, names []string) error {
 	for i := range all {
 		p := &all[i]
 		views = append(views, viewPool(p))
-		l.names = append(l.names, "ippool.tenure.dev/"+p.Name)
-		l.table.Row(poolRow(s, p)...)
+		l.Names = append(l.Names, "ippool.tenure.dev/"+p.Name)
+		l.Table.Row(poolRow(s, p)...)
 	}
-	l.value = map[string]any{"pools": views}
+	l.Value = map[string]any{"pools": views}
 	if len(all) > 0 {
-		l.table.Sum = "The numbers are " + countedAt + "."
+		l.Table.Sum = "The numbers are " + countedAt + "."
 	}
-	return o.write(s, l)
+	return o.Write(s, l)
 }
 
 // countedAt says of when a pool's counts are.
 const countedAt = "as of two minutes ago, or later"
 
 // readPools reads the pools of these names, or all.
-func readPools(ctx context.Context, s *session, names []string) ([]v1alpha1.IPPool, error) {
+func readPools(ctx context.Context, s *session.Session, names []string) ([]v1alpha1.IPPool, error) {
 	if len(names) == 1 {
-		p, out, err := s.api.ReadIPPool(ctx, protocol.PoolName(names[0]))
+		p, out, err := s.API.ReadIPPool(ctx, protocol.PoolName(names[0]))
 		if out == protocol.NotFound {
-			return nil, noneOfName("pool", names[0])
+			return nil, session.NoneOfName("pool", names[0])
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read pool %s: %w", names[0], err)
 		}
 		return []v1alpha1.IPPool{*p}, nil
 	}
-	all, err := listAll(ctx, s.client, &v1alpha1.IPPoolList{}, poolsIn)
+	all, err := session.ListAll(ctx, s.Client, &v1alpha1.IPPoolList{}, session.PoolsIn)
 	if err != nil {
 		return nil, err
 	}
-	return pick(all, "pool", names, func(p *v1alpha1.IPPool) string { return p.Name })
+	return session.Pick(all, "pool", names, func(p *v1alpha1.IPPool) string { return p.Name })
 }
 
-func poolRow(s *session, p *v1alpha1.IPPool) []screen.Cell {
+func poolRow(s *session.Session, p *v1alpha1.IPPool) []screen.Cell {
 	row, pressed := screen.Plain(p.Name), pressure(p)
 	if c := p.Status.Counts; c == nil { // never counted
 		row = append(row, screen.Plain("", "", "", "", "", "")...)
@@ -152,7 +153,7 @@ func poolRow(s *session, p *v1alpha1.IPPool) []screen.Cell {
 	for i, r := range p.Spec.Ranges {
 		ranges[i] = r.CIDR
 	}
-	return append(row, screen.Plain(leases, takeOver(p), p.Spec.Domain, strings.Join(ranges, ","), s.age(p.CreationTimestamp.Time))...)
+	return append(row, screen.Plain(leases, takeOver(p), p.Spec.Domain, strings.Join(ranges, ","), s.Age(p.CreationTimestamp.Time))...)
 }
 
 // percent writes how much of a whole is taken. 0% is for nothing, and 100% for all of it.
@@ -239,22 +240,22 @@ func viewConditions(all []metav1.Condition) (views []conditionView) {
 }
 
 // describePool writes all of one pool.
-func describePool(ctx context.Context, s *session, o output, p *v1alpha1.IPPool) error {
-	leases, err := listAll(ctx, s.client, &v1alpha1.IPLeaseList{}, leasesIn, client.MatchingFields{"spec.pool": p.Name})
+func describePool(ctx context.Context, s *session.Session, o session.Output, p *v1alpha1.IPPool) error {
+	leases, err := session.ListAll(ctx, s.Client, &v1alpha1.IPLeaseList{}, session.LeasesIn, client.MatchingFields{"spec.pool": p.Name})
 	if err != nil {
 		return err
 	}
 	// check tells of those that cannot be read.
-	regs, err := registrations(ctx, s, newUnread(s.client).of("registration"))
-	if err != nil && !forbidden(err) {
+	regs, err := registrations(ctx, s, newUnread(s.Client).of("registration"))
+	if err != nil && !session.Forbidden(err) {
 		return err
 	}
 	view := viewPool(p)
-	view.Holders = holders(leases, p, regBook{regs: regs, hidden: err != nil, now: s.now()})
-	if o.structured() {
-		return o.encode(s, view)
+	view.Holders = holders(leases, p, regBook{regs: regs, hidden: err != nil, now: s.Now()})
+	if o.Structured() {
+		return o.Encode(s, view)
 	}
-	writePool(s.screen(), p, view)
+	writePool(s.Screen(), p, view)
 	return nil
 }
 

@@ -10,22 +10,23 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
 // readRegistration reads a node's registration live, nil if there is none, and when it was last
 // renewed. Of one that is garbled it returns what can be read, as the controller does.
-func readRegistration(ctx context.Context, s *session, name protocol.NodeName) (*protocol.Registration, time.Time, error) {
+func readRegistration(ctx context.Context, s *session.Session, name protocol.NodeName) (*protocol.Registration, time.Time, error) {
 	var o coordination.Lease
-	switch err := s.client.Get(ctx, s.api.RegistrationKey(name), &o); {
+	switch err := s.Client.Get(ctx, s.API.RegistrationKey(name), &o); {
 	case apierrors.IsNotFound(err):
 		return nil, time.Time{}, nil
 	case err != nil:
 		return nil, time.Time{}, fmt.Errorf("read the registration of node %s: %w", name, err)
 	}
 	reg, _ := kube.RegistrationOf(&o)
-	return &reg, lastBeat(&o, s.now()), nil
+	return &reg, lastBeat(&o, s.Now()), nil
 }
 
 // regsIn are the registrations of a list.
@@ -40,15 +41,15 @@ func regsIn(l *coordination.LeaseList) (regs []coordination.Lease) {
 
 // registrations returns the registrations by their nodes: of one that is garbled what can be read,
 // and from is told. The Beat of each is the one by [lastBeat].
-func registrations(ctx context.Context, s *session, from reader) (map[protocol.NodeName]protocol.Registration, error) {
+func registrations(ctx context.Context, s *session.Session, from reader) (map[protocol.NodeName]protocol.Registration, error) {
 	all, err := read(ctx, from, &coordination.LeaseList{}, regsIn, func(o *coordination.Lease) (protocol.Registration, error) {
 		reg, err := kube.RegistrationOf(o)
 		if err != nil {
 			from.not(o, err)
 		}
-		reg.Beat = lastBeat(o, s.now())
+		reg.Beat = lastBeat(o, s.Now())
 		return reg, nil
-	}, client.InNamespace(s.api.RegistrationNamespace))
+	}, client.InNamespace(s.API.RegistrationNamespace))
 	regs := make(map[protocol.NodeName]protocol.Registration, len(all))
 	for _, reg := range all {
 		regs[reg.Node] = reg

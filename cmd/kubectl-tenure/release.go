@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -39,16 +40,16 @@ and removed afterwards.`
 
 // release is a call of release-node.
 type release struct {
-	*session
+	*session.Session
 	dry, yes bool
 	wait     time.Duration
 }
 
-func newRelease(s *session) *cobra.Command {
-	r := &release{session: s}
+func newRelease(s *session.Session) *cobra.Command {
+	r := &release{Session: s}
 	c := &cobra.Command{
 		Use: "release-node NODE", Short: "give back what a node holds that is gone for good",
-		Long: releaseHelp, Args: one("node"), ValidArgsFunction: s.oneNode,
+		Long: releaseHelp, Args: session.One("node"), ValidArgsFunction: s.OneNode,
 		RunE: func(c *cobra.Command, args []string) error { return r.run(c.Context(), protocol.NodeName(args[0])) },
 	}
 	c.Flags().BoolVar(&r.dry, "dry-run", false, "say what would be done, and do nothing")
@@ -83,22 +84,22 @@ const (
 
 func (r *release) run(ctx context.Context, name protocol.NodeName) error {
 	if r.wait < 0 {
-		return usagef("release-node: --timeout is %v, must not be negative", r.wait)
+		return session.Usagef("release-node: --timeout is %v, must not be negative", r.wait)
 	}
-	if err := r.connect(); err != nil {
+	if err := r.Connect(); err != nil {
 		return err
 	}
 	l, err := r.look(ctx, name)
 	if err != nil {
 		return err
 	}
-	to := r.screen()
-	l.write(r.session, to)
-	do, refusal := l.decide(r.now())
+	to := r.Screen()
+	l.write(r.Session, to)
+	do, refusal := l.decide(r.Now())
 	switch {
 	case refusal != "":
 		to.Line("\nNode %s is not released: %s", name, refusal)
-		return errNo
+		return session.ErrNo
 	case r.dry:
 		to.Line("\nDry run: %s", do.text(name))
 		if l.made() != nil {
@@ -124,14 +125,14 @@ func (r *release) lookAgain(ctx context.Context, to screen.Screen, shown *lost, 
 	if err != nil {
 		return nil, err
 	}
-	again, refusal := l.decide(r.now())
+	again, refusal := l.decide(r.Now())
 	switch {
 	case refusal != "":
 		to.Line("\nNode %s is not released: %s", l.name, refusal)
-		return nil, errNo
+		return nil, session.ErrNo
 	case again != do || !sameBeat(l.reg, shown.reg):
 		to.Line("\nNode %s is not released: it has changed since it was shown. Call release-node again", l.name)
-		return nil, errNo
+		return nil, session.ErrNo
 	}
 	return l, nil
 }
@@ -163,20 +164,20 @@ func (d deed) text(name protocol.NodeName) string {
 func (r *release) look(ctx context.Context, name protocol.NodeName) (*lost, error) {
 	l := &lost{name: name}
 	var node corev1.Node
-	switch err := r.client.Get(ctx, client.ObjectKey{Name: string(name)}, &node); {
+	switch err := r.Client.Get(ctx, client.ObjectKey{Name: string(name)}, &node); {
 	case err == nil:
 		l.node = &node
 	case !apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("read node %s: %w", name, err)
 	}
 	var err error
-	if l.reg, l.beat, err = readRegistration(ctx, r.session, name); err != nil {
+	if l.reg, l.beat, err = readRegistration(ctx, r.Session, name); err != nil {
 		return nil, err
 	}
-	if l.leases, err = r.api.LeasesOfNode(ctx, name); err != nil {
+	if l.leases, err = r.API.LeasesOfNode(ctx, name); err != nil {
 		return nil, err
 	}
-	if l.subs, err = r.api.SubLeasesOfNode(ctx, name); err != nil {
+	if l.subs, err = r.API.SubLeasesOfNode(ctx, name); err != nil {
 		return nil, err
 	}
 	return l, r.readConfirmed(ctx, l)
@@ -200,7 +201,7 @@ func (l *lost) gone() bool {
 // readConfirmed finds the pools that take the taint's word only and of which the node
 // has leases, or uses of claims.
 func (r *release) readConfirmed(ctx context.Context, l *lost) error {
-	pools, err := r.api.Pools(ctx)
+	pools, err := r.API.Pools(ctx)
 	if err != nil {
 		return err
 	}
@@ -210,7 +211,7 @@ func (r *release) readConfirmed(ctx context.Context, l *lost) error {
 		}
 		of := slices.ContainsFunc(l.leases, func(lease protocol.Lease) bool { return string(lease.Pool) == p.Name })
 		if !of && len(l.subs) > 0 {
-			leases, err := r.api.LeasesOfPool(ctx, protocol.PoolName(p.Name))
+			leases, err := r.API.LeasesOfPool(ctx, protocol.PoolName(p.Name))
 			if err != nil {
 				return err
 			}
@@ -282,7 +283,7 @@ func nodeReady(node *corev1.Node) bool {
 }
 
 // write says what the node holds, and whom that serves.
-func (l *lost) write(s *session, to screen.Screen) {
+func (l *lost) write(s *session.Session, to screen.Screen) {
 	state := "there is none"
 	switch {
 	case l.made() != nil:
@@ -299,7 +300,7 @@ func (l *lost) write(s *session, to screen.Screen) {
 	case l.reg.Ended():
 		to.Fact("Registration", screen.Plain(fmt.Sprintf("its term was ended; now %d", l.reg.Term))[0])
 	default:
-		to.Fact("Registration", screen.Plain(fmt.Sprintf("term %d, last heartbeat %s ago, fence %v", l.reg.Term, s.age(l.beat), l.reg.Fence))[0])
+		to.Fact("Registration", screen.Plain(fmt.Sprintf("term %d, last heartbeat %s ago, fence %v", l.reg.Term, s.Age(l.beat), l.reg.Fence))[0])
 	}
 	to.Fact("Holds", screen.Plain(fmt.Sprintf("leases %d, sub-leases %d", len(l.leases), len(l.subs)))[0])
 	if len(l.confirmed) > 0 {
@@ -341,15 +342,15 @@ func (r *release) confirm(ctx context.Context, to screen.Screen, name protocol.N
 	if r.yes {
 		return nil
 	}
-	f, ok := r.stdin.(*os.File)
+	f, ok := r.Stdin.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
-		return usagef("release-node: there is nobody to ask whether the machine is off: say so by --yes")
+		return session.Usagef("release-node: there is nobody to ask whether the machine is off: say so by --yes")
 	}
 	to.Line("\nYou vouch that the machine of node %s is off, and that none of its pods runs. Kubernetes will\nremove its pods. If it still runs, addresses will be given twice.", name)
-	fmt.Fprintf(r.stdout, "Write the node's name to go on: ")
+	fmt.Fprintf(r.Stdout, "Write the node's name to go on: ")
 	answered := make(chan bool, 1)
 	go func() { // a read of a terminal cannot be called off
-		answer, err := bufio.NewReader(r.stdin).ReadString('\n')
+		answer, err := bufio.NewReader(r.Stdin).ReadString('\n')
 		answered <- err == nil && strings.TrimSpace(answer) == string(name)
 	}()
 	select {
@@ -361,5 +362,5 @@ func (r *release) confirm(ctx context.Context, to screen.Screen, name protocol.N
 		}
 	}
 	to.Line("Nothing was done.")
-	return errNo
+	return session.ErrNo
 }

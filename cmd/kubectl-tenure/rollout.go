@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/attach/plan"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -27,14 +28,14 @@ func deploymentIn(o *unstructured.Unstructured) (*appsv1.Deployment, error) {
 
 // deploymentOf reads the Deployment of a pod that a ReplicaSet controls. It is nil if there is
 // none, or if the user may not read it.
-func deploymentOf(ctx context.Context, s *session, pod protocol.PodRef) (*appsv1.Deployment, error) {
+func deploymentOf(ctx context.Context, s *session.Session, pod protocol.PodRef) (*appsv1.Deployment, error) {
 	i := strings.LastIndexByte(pod.Owner.Name, '-')
 	if pod.Owner.Kind != "ReplicaSet" || i < 0 {
 		return nil, nil //nolint:nilnil // it has none, and nothing is wrong
 	}
 	var d appsv1.Deployment
-	err := s.client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: pod.Owner.Name[:i]}, &d)
-	if apierrors.IsNotFound(err) || forbidden(err) {
+	err := s.Client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: pod.Owner.Name[:i]}, &d)
+	if apierrors.IsNotFound(err) || session.Forbidden(err) {
 		return nil, nil //nolint:nilnil // likewise
 	}
 	return &d, err

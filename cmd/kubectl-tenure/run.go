@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
 )
 
 // Exit codes.
@@ -22,16 +23,6 @@ const (
 	exitUsage = 2 // the command line is wrong
 	exitNo    = 3 // the answer is no: the pod would not be attached, nobody has the address
 )
-
-// errNo is returned by a command whose answer, which is printed, is no.
-var errNo = errors.New("no")
-
-// A usageError says what is wrong with the command line.
-type usageError struct{ why string }
-
-func (e *usageError) Error() string { return e.why }
-
-func usagef(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
 
 // commandLine returns the arguments of a process. Under the name by which kubectl asks
 // its plugins for completions, kubectl_complete-tenure, the program answers that: a
@@ -45,17 +36,17 @@ func commandLine(argv []string) []string {
 
 // run runs the command line and returns the exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	s := &session{stdin: stdin, stdout: stdout, stderr: stderr}
+	s := &session.Session{Stdin: stdin, Stdout: stdout, Stderr: stderr}
 	root := newRoot(s)
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
-	wrong, isUsage := errors.AsType[*usageError](err)
+	wrong, isUsage := errors.AsType[*session.UsageError](err)
 	switch {
 	case err == nil:
 		return exitDone
-	case errors.Is(err, errNo):
+	case errors.Is(err, session.ErrNo):
 		return exitNo
 	case isUsage:
 		fmt.Fprintf(stderr, "kubectl tenure: %v\nRun \"kubectl tenure help\" for help.\n", wrong)
@@ -71,7 +62,7 @@ func hint(err error) string {
 	if apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) || meta.IsNoMatchError(err) {
 		return "\nThe API server does not know this kind: is Tenure installed in this cluster, and is it the cluster that you mean?"
 	}
-	if !forbidden(err) {
+	if !session.Forbidden(err) {
 		return ""
 	}
 	return "\nIt takes the ClusterRole tenure-view, which is part of view, edit and admin; check takes tenure-operator, and release-node tenure-release-node besides"
@@ -87,7 +78,7 @@ has found something wrong; the node may be alive and is not released; somebody h
 address and nothing is uninstalled; import or export would leave definitions as they are).`
 
 // newRoot returns the command line's grammar.
-func newRoot(s *session) *cobra.Command {
+func newRoot(s *session.Session) *cobra.Command {
 	root := &cobra.Command{
 		Use: "kubectl-tenure", Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl tenure"},
 		Short: "See what Tenure does", Long: rootHelp, Version: version,
@@ -98,24 +89,24 @@ func newRoot(s *session) *cobra.Command {
 				return nil
 			}
 			if like := c.SuggestionsFor(args[0]); len(like) > 0 {
-				return usagef("unknown command %q: did you mean %s?", args[0], strings.Join(like, " or "))
+				return session.Usagef("unknown command %q: did you mean %s?", args[0], strings.Join(like, " or "))
 			}
-			return usagef("unknown command %q", args[0])
+			return session.Usagef("unknown command %q", args[0])
 		},
 		RunE: func(c *cobra.Command, _ []string) error {
-			c.SetOut(s.stderr)
-			return errors.Join(c.Help(), usagef("no command"))
+			c.SetOut(s.Stderr)
+			return errors.Join(c.Help(), session.Usagef("no command"))
 		},
 	}
 	root.SetVersionTemplate("kubectl-tenure {{.Version}}\n")
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return usagef("%s: %v", c.Name(), err) })
-	s.addFlags(root.PersistentFlags())
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return session.Usagef("%s: %v", c.Name(), err) })
+	s.AddFlags(root.PersistentFlags())
 	root.AddCommand(
 		newPools(s), newLeases(s), newClaims(s), newWho(s), newPod(s), newExplain(s), newCheck(s), newRelease(s), newImport(s), newExport(s), newCertificate(s), newUninstall(s), newVersion(s),
 	)
 	root.SetHelpCommand(newHelp(root))
-	s.complete(root)
-	root.SetOut(s.stdout) // that command keeps where it will write
+	s.Complete(root)
+	root.SetOut(s.Stdout) // that command keeps where it will write
 	root.InitDefaultCompletionCmd()
 	if c, _, err := root.Find([]string{"completion"}); err == nil {
 		strictCompletion(c)
@@ -128,12 +119,12 @@ func newRoot(s *session) *cobra.Command {
 func strictCompletion(c *cobra.Command) {
 	var shells []string
 	for _, shell := range c.Commands() {
-		shell.Args = none
+		shell.Args = session.None
 		shells = append(shells, shell.Name())
 	}
 	c.Args = cobra.ArbitraryArgs
 	c.RunE = func(_ *cobra.Command, args []string) error {
-		return usagef("completion: got %q, give one of %s", args, strings.Join(shells, ", "))
+		return session.Usagef("completion: got %q, give one of %s", args, strings.Join(shells, ", "))
 	}
 }
 
@@ -144,44 +135,10 @@ func newHelp(root *cobra.Command) *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			about, rest, err := root.Find(args)
 			if err != nil || len(rest) > 0 {
-				return usagef("unknown command %q", strings.Join(args, " "))
+				return session.Usagef("unknown command %q", strings.Join(args, " "))
 			}
 			about.InitDefaultHelpFlag()
 			return about.Help()
 		},
 	}
-}
-
-// none wants no arguments.
-func none(c *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usagef("%s: it takes no arguments, and got %q", c.Name(), args)
-	}
-	return nil
-}
-
-// one wants one argument, which is what says.
-func one(what string) cobra.PositionalArgs {
-	return func(c *cobra.Command, args []string) error {
-		if len(args) != 1 {
-			return usagef("%s: give one %s", c.Name(), what)
-		}
-		return nil
-	}
-}
-
-// oneOf checks a flag's value against those that it can have.
-func oneOf(flag, value string, known ...string) error {
-	if slices.Contains(known, value) {
-		return nil
-	}
-	named := slices.DeleteFunc(slices.Clone(known), func(k string) bool { return k == "" })
-	which := strings.Join(named, ", ")
-	if len(named) > 1 {
-		which = "one of " + which
-	}
-	if value == "" {
-		return usagef("--%s is missing: give %s", flag, which)
-	}
-	return usagef("--%s is %q, must be %s", flag, value, which)
 }

@@ -12,19 +12,20 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/vif"
 	"github.com/tenure-ipam/tenure/api/workload"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
 )
 
 // save writes claims as kubectl apply takes them: without owners, UIDs, ports and status, and
 // asking for the addresses that they have.
-func save(o output, s *session, claims []ipamclaims.IPAMClaim) error {
+func save(o session.Output, s *session.Session, claims []ipamclaims.IPAMClaim) error {
 	kept := []savedClaim{}
 	for i := range claims {
 		if claims[i].DeletionTimestamp == nil {
 			kept = append(kept, savedOf(&claims[i]))
 		}
 	}
-	format := output{format: cmp.Or(o.format, "yaml")}
-	return format.encode(s, map[string]any{"apiVersion": "v1", "kind": "List", "items": kept})
+	format := session.Output{Format: cmp.Or(o.Format, "yaml")}
+	return format.Encode(s, map[string]any{"apiVersion": "v1", "kind": "List", "items": kept})
 }
 
 // savedClaim is an IPAMClaim without status.

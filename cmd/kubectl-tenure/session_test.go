@@ -12,6 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
 )
 
 // pagesOf is a cluster whose lists are answered so, by what continues them.
@@ -107,7 +109,7 @@ func TestListsGoOn(t *testing.T) {
 func TestSaysWhatItLists(t *testing.T) {
 	not := apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New(`User "x" cannot list resource "pods"`))
 	c := &pagesOf{pages: map[string]page{"": {err: not}}}
-	_, err := listAll(t.Context(), c, new(corev1.PodList), func(l *corev1.PodList) []corev1.Pod { return l.Items })
+	_, err := session.ListAll(t.Context(), c, new(corev1.PodList), func(l *corev1.PodList) []corev1.Pod { return l.Items })
 	if err == nil || !strings.HasPrefix(err.Error(), "list every Pod: pods is forbidden") {
 		t.Errorf("got %v", err)
 	}

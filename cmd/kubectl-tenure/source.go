@@ -18,6 +18,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/attach/node/resolve"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -25,7 +26,7 @@ import (
 // source is where the facts of an explanation come from: a manifest, and the cluster
 // for what is not in it. It implements [resolve.Source].
 type source struct {
-	*session
+	*session.Session
 	namespace, name string // the pod's
 	pod             *resolve.Pod
 	// deployment makes the pod, if one does and it is known.
@@ -39,7 +40,7 @@ func (s *source) podNamespace() (string, error) {
 	if s.pod != nil && s.pod.Namespace != "" {
 		return s.pod.Namespace, nil
 	}
-	return s.space()
+	return s.Namespace()
 }
 
 // ref names the pod.
@@ -90,7 +91,7 @@ func (s *source) takeAll(o *unstructured.Unstructured) error {
 
 func (s *source) open(path string) ([]byte, error) {
 	if path == "-" {
-		return io.ReadAll(s.stdin)
+		return io.ReadAll(s.Stdin)
 	}
 	return os.ReadFile(path)
 }
@@ -147,7 +148,7 @@ func (s *source) takeDefinition(o *unstructured.Unstructured) error {
 	}
 	if d.Namespace == "" {
 		var err error
-		if d.Namespace, err = s.space(); err != nil {
+		if d.Namespace, err = s.Namespace(); err != nil {
 			return err
 		}
 	}
@@ -161,14 +162,14 @@ func (s *source) Pod(ctx context.Context, ref facts.PodRef) (resolve.Pod, error)
 	if s.pod != nil {
 		return *s.pod, nil
 	}
-	if err := s.connect(); err != nil {
+	if err := s.Connect(); err != nil {
 		return resolve.Pod{}, err
 	}
-	o, out, err := s.api.ReadPodMetadata(ctx, ref.Namespace, ref.Name)
+	o, out, err := s.API.ReadPodMetadata(ctx, ref.Namespace, ref.Name)
 	if out != protocol.Done {
 		return resolve.Pod{}, fmt.Errorf("read pod %s/%s: %w", ref.Namespace, ref.Name, err)
 	}
-	if s.deployment, err = deploymentOf(ctx, s.session, kube.PodRefOf(o)); err != nil {
+	if s.deployment, err = deploymentOf(ctx, s.Session, kube.PodRefOf(o)); err != nil {
 		return resolve.Pod{}, fmt.Errorf("read the Deployment of pod %s/%s: %w", ref.Namespace, ref.Name, err)
 	}
 	return resolve.Pod{
@@ -181,10 +182,10 @@ func (s *source) Definition(ctx context.Context, ref facts.Ref, _ bool) (facts.D
 	if d, ok := s.definitions[ref]; ok {
 		return d, nil
 	}
-	if err := s.connect(); err != nil {
+	if err := s.Connect(); err != nil {
 		return facts.Definition{}, err
 	}
-	o, out, err := s.api.ReadDefinition(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name})
+	o, out, err := s.API.ReadDefinition(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name})
 	switch {
 	case out == protocol.NotFound:
 		return resolve.Missing(ref), nil
@@ -196,10 +197,10 @@ func (s *source) Definition(ctx context.Context, ref facts.Ref, _ bool) (facts.D
 
 // Labels implements [resolve.Source].
 func (s *source) Labels(ctx context.Context, namespace string) (map[string]string, error) {
-	if err := s.connect(); err != nil {
+	if err := s.Connect(); err != nil {
 		return nil, err
 	}
-	o, out, err := s.api.ReadNamespaceMetadata(ctx, namespace)
+	o, out, err := s.API.ReadNamespaceMetadata(ctx, namespace)
 	if out != protocol.Done {
 		return nil, fmt.Errorf("read namespace %s: %w", namespace, err)
 	}

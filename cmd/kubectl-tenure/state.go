@@ -22,6 +22,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/attach/certificate"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/audit"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
 	"github.com/tenure-ipam/tenure/ipam/kube"
@@ -31,20 +32,20 @@ import (
 
 // readState reads the whole cluster live, in pages and in the order that
 // [audit.State] asks for. Of each object only what is looked at is kept.
-func readState(ctx context.Context, s *session) (st audit.State, err error) {
-	not := newUnread(s.client)
-	if st.Leases, err = read(ctx, not.of("iplease"), &v1alpha1.IPLeaseList{}, leasesIn, kube.LeaseOf); err != nil {
+func readState(ctx context.Context, s *session.Session) (st audit.State, err error) {
+	not := newUnread(s.Client)
+	if st.Leases, err = read(ctx, not.of("iplease"), &v1alpha1.IPLeaseList{}, session.LeasesIn, kube.LeaseOf); err != nil {
 		return st, err
 	}
-	if st.SubLeases, err = read(ctx, not.of("ipsublease"), &v1alpha1.IPSubLeaseList{}, subLeasesIn, kube.SubLeaseOf); err != nil {
+	if st.SubLeases, err = read(ctx, not.of("ipsublease"), &v1alpha1.IPSubLeaseList{}, session.SubLeasesIn, kube.SubLeaseOf); err != nil {
 		return st, err
 	}
-	if st.Pools, err = read(ctx, not.of("ippool"), &v1alpha1.IPPoolList{}, poolsIn, func(p *v1alpha1.IPPool) (audit.Pool, error) {
+	if st.Pools, err = read(ctx, not.of("ippool"), &v1alpha1.IPPoolList{}, session.PoolsIn, func(p *v1alpha1.IPPool) (audit.Pool, error) {
 		return audit.Pool{Pool: kube.PoolOf(p), Shape: shapeOf(p), Overlaps: overlapsOf(p)}, nil
 	}); err != nil {
 		return st, err
 	}
-	reserved, err := listAll(ctx, s.client, &v1alpha1.IPReservationList{}, func(l *v1alpha1.IPReservationList) []v1alpha1.IPReservation { return l.Items })
+	reserved, err := session.ListAll(ctx, s.Client, &v1alpha1.IPReservationList{}, func(l *v1alpha1.IPReservationList) []v1alpha1.IPReservation { return l.Items })
 	if err != nil && !meta.IsNoMatchError(err) {
 		return st, err
 	}
@@ -57,7 +58,7 @@ func readState(ctx context.Context, s *session) (st audit.State, err error) {
 		return st, err
 	}
 	st.Faulty = known.faulty(st.Pools)
-	if st.Claims, err = read(ctx, not.of("ipamclaim"), &ipamclaims.IPAMClaimList{}, claimsIn, func(c *ipamclaims.IPAMClaim) (audit.Claim, error) {
+	if st.Claims, err = read(ctx, not.of("ipamclaim"), &ipamclaims.IPAMClaimList{}, session.ClaimsIn, func(c *ipamclaims.IPAMClaim) (audit.Claim, error) {
 		return audit.Claim{Claim: kube.ClaimOf(c), Pools: known.ofClaim(c)}, nil
 	}); err != nil {
 		return st, err
@@ -75,15 +76,15 @@ func readState(ctx context.Context, s *session) (st audit.State, err error) {
 	if st.Webhooks, err = webhooks(ctx, s); err != nil {
 		return st, err
 	}
-	st.Now, st.Unreadable = s.now(), not.all
+	st.Now, st.Unreadable = s.Now(), not.all
 	return st, nil
 }
 
 // webhooks reads whether there are webhooks of PodNetworks, and until when the API server trusts
 // their certificate.
-func webhooks(ctx context.Context, s *session) (*audit.Webhooks, error) {
+func webhooks(ctx context.Context, s *session.Session) (*audit.Webhooks, error) {
 	var o admissionregistration.ValidatingWebhookConfiguration
-	err := s.client.Get(ctx, client.ObjectKey{Name: podnetwork.Admission}, &o)
+	err := s.Client.Get(ctx, client.ObjectKey{Name: podnetwork.Admission}, &o)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil //nolint:nilnil // there are none
@@ -149,7 +150,7 @@ func read[T, K any, PL interface {
 	*T
 	metav1.Object
 }](ctx context.Context, r reader, page PL, items func(PL) []T, of func(PT) (K, error), opts ...client.ListOption) ([]K, error) {
-	return listAll(ctx, r.client, page, func(p PL) (kept []K) {
+	return session.ListAll(ctx, r.client, page, func(p PL) (kept []K) {
 		for _, o := range items(p) {
 			if k, err := of(&o); err != nil {
 				r.not(PT(&o), err)
@@ -163,8 +164,8 @@ func read[T, K any, PL interface {
 
 // readNodes reads which Nodes there are, which of them somebody vouches are off, and which
 // are known not to be Ready.
-func readNodes(ctx context.Context, s *session) (nodes map[protocol.NodeName]protocol.Node, notReady map[protocol.NodeName]bool, err error) {
-	all, err := listAll(ctx, s.client, &corev1.NodeList{}, func(l *corev1.NodeList) []corev1.Node {
+func readNodes(ctx context.Context, s *session.Session) (nodes map[protocol.NodeName]protocol.Node, notReady map[protocol.NodeName]bool, err error) {
+	all, err := session.ListAll(ctx, s.Client, &corev1.NodeList{}, func(l *corev1.NodeList) []corev1.Node {
 		for i := range l.Items { // what a kubelet says of itself is long
 			l.Items[i] = corev1.Node{ObjectMeta: l.Items[i].ObjectMeta, Spec: l.Items[i].Spec, Status: corev1.NodeStatus{Conditions: l.Items[i].Status.Conditions}}
 		}
@@ -189,9 +190,9 @@ type knownNetworks struct {
 }
 
 // readNetworks reads the definitions.
-func readNetworks(ctx context.Context, s *session) (knownNetworks, error) {
+func readNetworks(ctx context.Context, s *session.Session) (knownNetworks, error) {
 	k := knownNetworks{byName: map[string][]networks.Network{}, byDefinition: map[string]networks.Network{}, hostLocal: map[string]bool{}}
-	all, err := listAll(ctx, s.client, &nad.NetworkAttachmentDefinitionList{}, func(l *nad.NetworkAttachmentDefinitionList) []nad.NetworkAttachmentDefinition { return l.Items })
+	all, err := session.ListAll(ctx, s.Client, &nad.NetworkAttachmentDefinitionList{}, func(l *nad.NetworkAttachmentDefinitionList) []nad.NetworkAttachmentDefinition { return l.Items })
 	if err != nil {
 		return k, err
 	}
@@ -206,8 +207,8 @@ func readNetworks(ctx context.Context, s *session) (knownNetworks, error) {
 }
 
 // readDomainPools reads which pools ranges without a name may be of.
-func readDomainPools(ctx context.Context, s *session) ([]poolspec.DomainPool, error) {
-	all, err := listAll(ctx, s.client, &v1alpha1.IPPoolList{}, poolsIn)
+func readDomainPools(ctx context.Context, s *session.Session) ([]poolspec.DomainPool, error) {
+	all, err := session.ListAll(ctx, s.Client, &v1alpha1.IPPoolList{}, session.PoolsIn)
 	return kube.DomainPools(all), err
 }
 

@@ -69,7 +69,7 @@ func stillThere(made *corev1.Node) string {
 // sitsStill reads the registration directly before a write that puts on record that the node is
 // dead: its heartbeats change no other object that the write could be bound to.
 func (r *release) sitsStill(ctx context.Context, l *lost) error {
-	reg, _, err := readRegistration(ctx, r.session, l.name)
+	reg, _, err := readRegistration(ctx, r.Session, l.name)
 	if err == nil && !sameBeat(reg, l.reg) {
 		err = fmt.Errorf("the registration of node %s has changed while it was looked at: nothing was done. Look again", l.name)
 	}
@@ -85,7 +85,7 @@ func (r *release) makeNode(ctx context.Context, l *lost) (*corev1.Node, error) {
 		ObjectMeta: metav1.ObjectMeta{Name: string(l.name), Annotations: map[string]string{annotationMade: "made by kubectl tenure release-node, to carry the taint"}},
 		Spec:       corev1.NodeSpec{Unschedulable: true, Taints: []corev1.Taint{outOfService()}},
 	}
-	if err := r.client.Create(ctx, node); err != nil {
+	if err := r.Client.Create(ctx, node); err != nil {
 		return nil, fmt.Errorf("make a Node %s that has the taint: %w. Call release-node again: it may have been made, and is removed then", l.name, err)
 	}
 	return node, nil
@@ -100,7 +100,7 @@ func (r *release) taint(ctx context.Context, l *lost) error {
 	node := l.node
 	was := node.DeepCopy()
 	node.Spec.Taints = append(node.Spec.Taints, outOfService())
-	err := r.client.Patch(ctx, node, client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{}))
+	err := r.Client.Patch(ctx, node, client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{}))
 	if apierrors.IsConflict(err) {
 		return fmt.Errorf("node %s has changed while it was looked at: look again", node.Name)
 	}
@@ -119,10 +119,10 @@ func (r *release) await(ctx context.Context, l *lost) error {
 	defer cancel()
 	held := len(l.leases) + len(l.subs)
 	for {
-		leases, err := r.api.LeasesOfNode(ctx, l.name)
+		leases, err := r.API.LeasesOfNode(ctx, l.name)
 		var subs []protocol.SubLease
 		if err == nil {
-			subs, err = r.api.SubLeasesOfNode(ctx, l.name)
+			subs, err = r.API.SubLeasesOfNode(ctx, l.name)
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -158,7 +158,7 @@ func (r *release) unmake(ctx context.Context, to screen.Screen, made *corev1.Nod
 	}
 	for range 10 { // others write Nodes, too
 		var now corev1.Node
-		err := r.client.Get(ctx, client.ObjectKeyFromObject(made), &now)
+		err := r.Client.Get(ctx, client.ObjectKeyFromObject(made), &now)
 		switch {
 		case apierrors.IsNotFound(err), err == nil && now.UID != made.UID:
 			return nil
@@ -168,7 +168,7 @@ func (r *release) unmake(ctx context.Context, to screen.Screen, made *corev1.Nod
 			to.Line("A kubelet runs as node %s again. It gets no addresses before: kubectl taint node %s %s-", made.Name, made.Name, corev1.TaintNodeOutOfService)
 			return nil
 		}
-		err = r.client.Delete(ctx, &now, client.Preconditions{UID: &now.UID, ResourceVersion: &now.ResourceVersion})
+		err = r.Client.Delete(ctx, &now, client.Preconditions{UID: &now.UID, ResourceVersion: &now.ResourceVersion})
 		if err == nil {
 			to.Line("The Node %s that was made for this is removed.", made.Name)
 			return nil

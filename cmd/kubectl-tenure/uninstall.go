@@ -21,6 +21,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/api/vif"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
 )
 
 const uninstallHelp = `Takes Tenure off the nodes, and then says which command of Helm's or kubectl's removes the rest.
@@ -50,16 +51,16 @@ const (
 
 // uninstall is a call of uninstall.
 type uninstall struct {
-	*session
+	*session.Session
 	force bool
 	wait  time.Duration
 }
 
-func newUninstall(s *session) *cobra.Command {
-	u := &uninstall{session: s}
+func newUninstall(s *session.Session) *cobra.Command {
+	u := &uninstall{Session: s}
 	c := &cobra.Command{
 		Use: "uninstall", Short: "take Tenure off the nodes, if nobody has an address",
-		Long: uninstallHelp, Args: none,
+		Long: uninstallHelp, Args: session.None,
 		RunE: func(c *cobra.Command, _ []string) error { return u.run(c.Context()) },
 	}
 	c.Flags().BoolVar(&u.force, "force", false, "also while pods and claims have addresses, and without nodes that do not answer")
@@ -69,9 +70,9 @@ func newUninstall(s *session) *cobra.Command {
 
 func (u *uninstall) run(ctx context.Context) error {
 	if u.wait <= 0 {
-		return usagef("uninstall: --timeout is %v, must be positive", u.wait)
+		return session.Usagef("uninstall: --timeout is %v, must be positive", u.wait)
 	}
-	if err := u.connect(); err != nil {
+	if err := u.Connect(); err != nil {
 		return err
 	}
 	installed, err := u.installed(ctx)
@@ -82,7 +83,7 @@ func (u *uninstall) run(ctx context.Context) error {
 	if installed {
 		agents, err = u.takeOffNodes(ctx)
 	} else {
-		u.screen().Line("Tenure is not installed: there is no namespace %s, or it is being deleted.", namespace)
+		u.Screen().Line("Tenure is not installed: there is no namespace %s, or it is being deleted.", namespace)
 		err = u.refuseLeftovers(ctx)
 	}
 	if err != nil {
@@ -99,7 +100,7 @@ func (u *uninstall) run(ctx context.Context) error {
 			return err
 		}
 	}
-	u.screen().Line("%s", u.rest(agents))
+	u.Screen().Line("%s", u.rest(agents))
 	return nil
 }
 
@@ -107,7 +108,7 @@ func (u *uninstall) run(ctx context.Context) error {
 func (u *uninstall) mark(ctx context.Context) error {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"`+uninstallLabel+`":"true"}}}`))
-	if err := u.client.Patch(ctx, ns, patch); client.IgnoreNotFound(err) != nil {
+	if err := u.Client.Patch(ctx, ns, patch); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("mark namespace %s as free of Tenure: %w", namespace, err)
 	}
 	return nil
@@ -116,7 +117,7 @@ func (u *uninstall) mark(ctx context.Context) error {
 // installed reports whether Tenure's namespace is there, and is to stay.
 func (u *uninstall) installed(ctx context.Context) (bool, error) {
 	var ns corev1.Namespace
-	err := u.client.Get(ctx, client.ObjectKey{Name: namespace}, &ns)
+	err := u.Client.Get(ctx, client.ObjectKey{Name: namespace}, &ns)
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("read namespace %s: %w", namespace, err)
 	}
@@ -157,11 +158,11 @@ func (u *uninstall) takeOffNodes(ctx context.Context) (*appsv1.DaemonSet, error)
 	}
 	before := agents.DeepCopy()
 	turn(agents, u.force)
-	if err := u.client.Patch(ctx, agents, client.MergeFrom(before)); err != nil {
+	if err := u.Client.Patch(ctx, agents, client.MergeFrom(before)); err != nil {
 		return nil, fmt.Errorf("have DaemonSet %s clean the nodes: %w", agentName, err)
 	}
 	if before.Labels[uninstallLabel] == "" {
-		u.screen().Line("ending %s", agentName)
+		u.Screen().Line("ending %s", agentName)
 	}
 	return agents, u.clean(ctx)
 }
@@ -169,7 +170,7 @@ func (u *uninstall) takeOffNodes(ctx context.Context) (*appsv1.DaemonSet, error)
 // agents returns the agents' DaemonSet, nil if there is none.
 func (u *uninstall) agents(ctx context.Context) (*appsv1.DaemonSet, error) {
 	set := &appsv1.DaemonSet{}
-	err := u.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: agentName}, set)
+	err := u.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: agentName}, set)
 	if apierrors.IsNotFound(err) {
 		return nil, nil //nolint:nilnil // there is none
 	}
@@ -185,7 +186,7 @@ func (u *uninstall) refuseInUse(ctx context.Context, attaches bool) error {
 	if err != nil || len(held) == 0 {
 		return err
 	}
-	to := u.screen()
+	to := u.Screen()
 	to.Title("In use")
 	for _, h := range held[:min(len(held), 20)] {
 		to.Line("%s", h)
@@ -199,13 +200,13 @@ func (u *uninstall) refuseInUse(ctx context.Context, attaches bool) error {
 	to.Line("\nNothing was removed. Delete these pods and claims, and run it again. With --force it goes on: see --help for what becomes of them.\n" +
 		"To have claims, pools and reservations again afterwards, save them first:\n\n" +
 		"    kubectl tenure claims -A --save >claims.yaml\n    kubectl get ippools,ipreservations -o yaml >pools.yaml")
-	return errNo
+	return session.ErrNo
 }
 
 // refuseUnknown returns an error, unless that is forced: nothing tells where on the nodes Tenure
 // is.
 func (u *uninstall) refuseUnknown() error {
-	to := u.screen()
+	to := u.Screen()
 	to.Line("No agent is installed, whose image and directories are needed to clean the nodes.")
 	if u.force {
 		to.Line("They stay as they are.")
@@ -213,27 +214,27 @@ func (u *uninstall) refuseUnknown() error {
 	}
 	to.Line("Nothing was removed. If Tenure was removed by other means, such as helm uninstall, install it again as it was,\n" +
 		"and run this first. With --force the nodes stay as they are.")
-	return errNo
+	return session.ErrNo
 }
 
 // endController deletes the controller. Its pods end by themselves.
 func (u *uninstall) endController(ctx context.Context) error {
 	o := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: controllerName}}
-	err := u.client.Delete(ctx, o, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	err := u.Client.Delete(ctx, o, client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("delete %s: %w", controllerName, err)
 	}
-	u.screen().Line("ending %s", controllerName)
+	u.Screen().Line("ending %s", controllerName)
 	return nil
 }
 
 // clean waits until every node is clean. When no further node has got clean for the timeout,
 // it names those that are not, and returns an error unless that is forced.
 func (u *uninstall) clean(ctx context.Context) error {
-	to := u.screen()
+	to := u.Screen()
 	last, best := "", int32(-1)
 	for better := time.Now(); ; {
 		s, err := u.look(ctx)
@@ -290,11 +291,11 @@ func (u *uninstall) look(ctx context.Context) (cleaning, error) {
 // pods returns the pods of Tenure's programs, and the names of the nodes that are not Ready.
 func (u *uninstall) pods(ctx context.Context) (pods []corev1.Pod, away map[string]bool, err error) {
 	var list corev1.PodList
-	if err := u.client.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{"app.kubernetes.io/part-of": "tenure"}); err != nil {
+	if err := u.Client.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{"app.kubernetes.io/part-of": "tenure"}); err != nil {
 		return nil, nil, fmt.Errorf("list the pods of %s: %w", namespace, err)
 	}
 	var nodes corev1.NodeList
-	if err := u.client.List(ctx, &nodes); err != nil {
+	if err := u.Client.List(ctx, &nodes); err != nil {
 		return nil, nil, fmt.Errorf("list the nodes: %w", err)
 	}
 	away = map[string]bool{}
@@ -308,7 +309,7 @@ func (u *uninstall) pods(ctx context.Context) (pods []corev1.Pod, away map[strin
 // answer: the namespace could not go while they are there.
 func (u *uninstall) forget(ctx context.Context) error {
 	agents := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: agentName}}
-	if err := u.client.Delete(ctx, agents, client.PropagationPolicy(metav1.DeletePropagationForeground)); client.IgnoreNotFound(err) != nil {
+	if err := u.Client.Delete(ctx, agents, client.PropagationPolicy(metav1.DeletePropagationForeground)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete DaemonSet %s: %w", agentName, err)
 	}
 	for deadline := time.Now().Add(u.wait); ; {
@@ -318,7 +319,7 @@ func (u *uninstall) forget(ctx context.Context) error {
 		}
 		for i := range pods {
 			if away[nodeOf(&pods[i])] {
-				if err := u.client.Delete(ctx, &pods[i], client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
+				if err := u.Client.Delete(ctx, &pods[i], client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
 					return fmt.Errorf("delete pod %s: %w", pods[i].Name, err)
 				}
 			}
@@ -345,18 +346,18 @@ func (u *uninstall) deletePools(ctx context.Context) error {
 	}
 	for i := range pools {
 		p := &pools[i]
-		if err := u.client.Delete(ctx, p); client.IgnoreNotFound(err) != nil {
+		if err := u.Client.Delete(ctx, p); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete pool %s: %w", p.Name, err)
 		}
 		before := client.MergeFrom(p.DeepCopy())
 		controllerutil.RemoveFinalizer(p, v1alpha1.LeasesFinalizer)
 		made := controllerutil.RemoveFinalizer(p, vif.FinalizerSubnet)
-		if err := u.client.Patch(ctx, p, before); client.IgnoreNotFound(err) != nil {
+		if err := u.Client.Patch(ctx, p, before); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("take the finalizers from pool %s: %w", p.Name, err)
 		}
 		if made && p.Spec.Source != nil {
 			ids, of := strings.Join(p.Spec.Source.Neutron.SubnetIDs, " "), p.Annotations[vif.AnnotationSubnetOf]
-			u.screen().Line("Neutron keeps subnet %s, which was made for definition %s. Delete it, and a network that was made for it:\n\n"+
+			u.Screen().Line("Neutron keeps subnet %s, which was made for definition %s. Delete it, and a network that was made for it:\n\n"+
 				"    openstack subnet delete %[1]s\n    openstack network delete %[3]q", ids, of, "tenure "+of)
 		}
 	}
@@ -365,7 +366,7 @@ func (u *uninstall) deletePools(ctx context.Context) error {
 
 // pools returns all pools: none, where nothing defines them.
 func (u *uninstall) pools(ctx context.Context) ([]v1alpha1.IPPool, error) {
-	pools, err := listAll(ctx, u.client, &v1alpha1.IPPoolList{}, poolsIn)
+	pools, err := session.ListAll(ctx, u.Client, &v1alpha1.IPPoolList{}, session.PoolsIn)
 	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 		return nil, nil
 	}

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 )
 
@@ -29,7 +30,7 @@ func TestDeletePools(t *testing.T) {
 	}
 	var out bytes.Buffer
 	kc := fake.NewClientBuilder().WithScheme(scheme).WithObjects(plain, made).Build()
-	u := &uninstall{session: &session{stdout: &out, client: kc}}
+	u := &uninstall{Session: &session.Session{Stdout: &out, Client: kc}}
 	if err := u.deletePools(t.Context()); err != nil {
 		t.Fatal(err)
 	}

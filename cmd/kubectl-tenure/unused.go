@@ -11,13 +11,14 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/workload"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 )
 
 // unusedOnly keeps of claims those that were kept for a StatefulSet and that no pod uses or is
 // to use: the set is gone, or has neither their ordinal nor their network any more.
-func unusedOnly(ctx context.Context, s *session, namespace string, all []ipamclaims.IPAMClaim, facts claimFacts) ([]ipamclaims.IPAMClaim, error) {
-	sets, err := listAll(ctx, s.client, &appsv1.StatefulSetList{}, func(l *appsv1.StatefulSetList) []appsv1.StatefulSet { return l.Items }, client.InNamespace(namespace))
+func unusedOnly(ctx context.Context, s *session.Session, namespace string, all []ipamclaims.IPAMClaim, facts claimFacts) ([]ipamclaims.IPAMClaim, error) {
+	sets, err := session.ListAll(ctx, s.Client, &appsv1.StatefulSetList{}, func(l *appsv1.StatefulSetList) []appsv1.StatefulSet { return l.Items }, client.InNamespace(namespace))
 	if err != nil {
 		return nil, err
 	}

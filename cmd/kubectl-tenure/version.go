@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
 )
 
 // versionsView is which versions run, as json and yaml show it.
@@ -31,29 +32,29 @@ type versionView struct {
 	Pods    int    `json:"pods,omitempty"`  // of controllers
 }
 
-func newVersion(s *session) *cobra.Command {
-	var o output
+func newVersion(s *session.Session) *cobra.Command {
+	var o session.Output
 	c := &cobra.Command{
 		Use: "version", Short: "which versions run: client, agents, controllers",
 		Long: `Prints the version of this program, of the agents with how many nodes have it, and of
 the controllers: the tags of the images that their pods run. It warns of versions that are
 not supported together: those that are more than one minor version apart. --version prints
 that of this program alone, and asks no cluster.`,
-		Args: none, ValidArgsFunction: cobra.NoFileCompletions,
+		Args: session.None, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := oneOf("output", o.format, "", "json", "yaml"); err != nil {
+			if err := session.OneOf("output", o.Format, "", "json", "yaml"); err != nil {
 				return err
 			}
 			return versions(c.Context(), s, o)
 		},
 	}
-	c.Flags().StringVarP(&o.format, "output", "o", "", "what to write: json, yaml")
+	c.Flags().StringVarP(&o.Format, "output", "o", "", "what to write: json, yaml")
 	return c
 }
 
-func versions(ctx context.Context, s *session, o output) error {
+func versions(ctx context.Context, s *session.Session, o session.Output) error {
 	v := versionsView{Client: version, Agents: []versionView{}, Controllers: []versionView{}}
-	err := s.connect()
+	err := s.Connect()
 	var agents, controllers map[string]int
 	if err == nil {
 		agents, err = runningVersions(ctx, s, agentName)
@@ -68,20 +69,20 @@ func versions(ctx context.Context, s *session, o output) error {
 		v.Controllers = append(v.Controllers, versionView{Version: name, Pods: controllers[name]})
 	}
 	v.Warnings = skew(v)
-	if !o.structured() {
-		writeVersions(s.screen(), v, err == nil)
+	if !o.Structured() {
+		writeVersions(s.Screen(), v, err == nil)
 		return err
 	}
 	if err != nil {
 		return err
 	}
-	return o.encode(s, v)
+	return o.Encode(s, v)
 }
 
 // runningVersions returns how many pods run each version of the program name. Each node has one
 // agent.
-func runningVersions(ctx context.Context, s *session, name string) (map[string]int, error) {
-	versions, err := listAll(ctx, s.client, &corev1.PodList{}, func(l *corev1.PodList) (versions []string) {
+func runningVersions(ctx context.Context, s *session.Session, name string) (map[string]int, error) {
+	versions, err := session.ListAll(ctx, s.Client, &corev1.PodList{}, func(l *corev1.PodList) (versions []string) {
 		for i := range l.Items {
 			if v := versionOf(&l.Items[i], name); v != "" {
 				versions = append(versions, v)

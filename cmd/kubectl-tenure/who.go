@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -48,8 +49,8 @@ type whoView struct {
 	unpublished bool
 }
 
-func newWho(s *session) *cobra.Command {
-	var o output
+func newWho(s *session.Session) *cobra.Command {
+	var o session.Output
 	c := &cobra.Command{
 		Use: "who ADDRESS", Short: "who has an address: a pod, a claim, a node",
 		Long: `Prints, for each pool that has the address, the lease of its block: which node or
@@ -58,27 +59,27 @@ Grants are the truth; which pod has an address of a node's is what that node has
 published, twice a minute while it changes, else what pods there show in their status, as far as
 you may read those. Two pools may have the same address: they are two
 networks.`,
-		Args: one("address"), ValidArgsFunction: cobra.NoFileCompletions,
+		Args: session.One("address"), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, args []string) error {
 			addr, err := netip.ParseAddr(args[0])
 			if err != nil || addr.Zone() != "" {
-				return usagef("who: %q is no IP address: write one such as 10.0.0.5 or fd00::5", args[0])
+				return session.Usagef("who: %q is no IP address: write one such as 10.0.0.5 or fd00::5", args[0])
 			}
-			if err := oneOf("output", o.format, "", "json", "yaml"); err != nil {
+			if err := session.OneOf("output", o.Format, "", "json", "yaml"); err != nil {
 				return err
 			}
 			return who(c.Context(), s, o, addr.Unmap())
 		},
 	}
-	c.Flags().StringVarP(&o.format, "output", "o", "", "what to write: json, yaml")
+	c.Flags().StringVarP(&o.Format, "output", "o", "", "what to write: json, yaml")
 	return c
 }
 
-func who(ctx context.Context, s *session, o output, addr netip.Addr) error {
-	if err := s.connect(); err != nil {
+func who(ctx context.Context, s *session.Session, o session.Output, addr netip.Addr) error {
+	if err := s.Connect(); err != nil {
 		return err
 	}
-	all, err := listAll(ctx, s.client, &v1alpha1.IPPoolList{}, poolsIn)
+	all, err := session.ListAll(ctx, s.Client, &v1alpha1.IPPoolList{}, session.PoolsIn)
 	if err != nil {
 		return err
 	}
@@ -92,13 +93,13 @@ func who(ctx context.Context, s *session, o output, addr netip.Addr) error {
 			answers, owned = append(answers, v), owned || v.Owner != ""
 		}
 	}
-	if o.structured() {
-		err = o.encode(s, map[string]any{"address": addr, "pools": answers})
+	if o.Structured() {
+		err = o.Encode(s, map[string]any{"address": addr, "pools": answers})
 	} else {
-		writeWho(s.screen(), addr, answers, owned)
+		writeWho(s.Screen(), addr, answers, owned)
 	}
 	if err == nil && !owned {
-		return errNo
+		return session.ErrNo
 	}
 	return err
 }
@@ -116,20 +117,20 @@ func hasAddress(p *v1alpha1.IPPool, addr netip.Addr) bool {
 
 // leaseOf reads the lease of the pool's block that has addr, nil if there is none. Its
 // name is known while the pool is open: all its leases have one size then.
-func leaseOf(ctx context.Context, s *session, p *v1alpha1.IPPool, addr netip.Addr) (*v1alpha1.IPLease, error) {
+func leaseOf(ctx context.Context, s *session.Session, p *v1alpha1.IPPool, addr netip.Addr) (*v1alpha1.IPLease, error) {
 	if pool := kube.PoolOf(p); pool.Open && pool.BlockBits(addr) > 0 {
 		block, err := addr.Prefix(pool.BlockBits(addr))
 		if err != nil {
 			return nil, err
 		}
 		var l v1alpha1.IPLease
-		err = s.client.Get(ctx, client.ObjectKey{Name: protocol.LeaseName(protocol.PoolName(p.Name), block)}, &l)
+		err = s.Client.Get(ctx, client.ObjectKey{Name: protocol.LeaseName(protocol.PoolName(p.Name), block)}, &l)
 		if apierrors.IsNotFound(err) {
 			return nil, nil //nolint:nilnil // there is no lease, and nothing is wrong
 		}
 		return &l, err
 	}
-	all, err := listAll(ctx, s.client, &v1alpha1.IPLeaseList{}, leasesIn, client.MatchingFields{"spec.pool": p.Name})
+	all, err := session.ListAll(ctx, s.Client, &v1alpha1.IPLeaseList{}, session.LeasesIn, client.MatchingFields{"spec.pool": p.Name})
 	for i := range all {
 		if block, err := netip.ParsePrefix(all[i].Spec.Block); err == nil && block.Contains(addr) {
 			return &all[i], nil
@@ -140,7 +141,7 @@ func leaseOf(ctx context.Context, s *session, p *v1alpha1.IPPool, addr netip.Add
 
 // whoInPool says who has addr in one pool; ok is false where the pool has nothing to do
 // with it: neither its ranges nor, of earlier ranges, its leases.
-func whoInPool(ctx context.Context, s *session, p *v1alpha1.IPPool, addr netip.Addr) (v whoView, ok bool, err error) {
+func whoInPool(ctx context.Context, s *session.Session, p *v1alpha1.IPPool, addr netip.Addr) (v whoView, ok bool, err error) {
 	l, err := leaseOf(ctx, s, p, addr)
 	switch {
 	case err != nil:
@@ -176,11 +177,11 @@ func whoInPool(ctx context.Context, s *session, p *v1alpha1.IPPool, addr netip.A
 
 // whetherGone says of a pod that has an address, by what its node published then, that the pod is
 // gone; "" if it is there, or if the user may not read it.
-func whetherGone(ctx context.Context, s *session, a useView, then *metav1.Time) (string, error) {
+func whetherGone(ctx context.Context, s *session.Session, a useView, then *metav1.Time) (string, error) {
 	var pod corev1.Pod
-	err := s.client.Get(ctx, client.ObjectKey{Namespace: a.Namespace, Name: a.Pod}, &pod)
+	err := s.Client.Get(ctx, client.ObjectKey{Namespace: a.Namespace, Name: a.Pod}, &pod)
 	switch {
-	case forbidden(err):
+	case session.Forbidden(err):
 		return "", nil
 	case client.IgnoreNotFound(err) != nil:
 		return "", fmt.Errorf("read pod %s/%s: %w", a.Namespace, a.Pod, err)
@@ -189,14 +190,14 @@ func whetherGone(ctx context.Context, s *session, a useView, then *metav1.Time) 
 	}
 	ago := ""
 	if then != nil {
-		ago = " " + s.age(then.Time) + " ago"
+		ago = " " + s.Age(then.Time) + " ago"
 	}
 	return fmt.Sprintf("the pod is gone from that node: so the node published it%s, and it publishes twice a minute what it has freed", ago), nil
 }
 
 // addShowing adds the pods that show the address in their status: those of a node, or of any
 // where node is empty.
-func (v *whoView) addShowing(ctx context.Context, s *session, node string, addr netip.Addr, note string) error {
+func (v *whoView) addShowing(ctx context.Context, s *session.Session, node string, addr netip.Addr, note string) error {
 	pods, err := showing(ctx, s, node, v.Pool, addr)
 	if len(pods) > 0 {
 		v.Owner, v.Pods, v.Note = "Pod", pods, note
@@ -207,7 +208,7 @@ func (v *whoView) addShowing(ctx context.Context, s *session, node string, addr 
 // showing returns the pods of a node that show an address of a pool in their status; with
 // no node named those of any, also by networks of other IPAMs. There are none where the
 // user may not read what tells.
-func showing(ctx context.Context, s *session, node, pool string, addr netip.Addr) (shown []useView, err error) {
+func showing(ctx context.Context, s *session.Session, node, pool string, addr netip.Addr) (shown []useView, err error) {
 	known, err := readNetworks(ctx, s)
 	if err == nil {
 		of := unfinished
@@ -215,7 +216,7 @@ func showing(ctx context.Context, s *session, node, pool string, addr netip.Addr
 			of = fields.AndSelectors(of, fields.OneTermEqualSelector("spec.nodeName", node))
 		}
 		on := client.MatchingFieldsSelector{Selector: of}
-		_, err = listAll(ctx, s.client, &corev1.PodList{}, func(l *corev1.PodList) []corev1.Pod {
+		_, err = session.ListAll(ctx, s.Client, &corev1.PodList{}, func(l *corev1.PodList) []corev1.Pod {
 			for i := range l.Items {
 				of := showingOf(known, &l.Items[i], protocol.PoolName(pool), addr)
 				if len(of) == 0 && node == "" {
@@ -226,7 +227,7 @@ func showing(ctx context.Context, s *session, node, pool string, addr netip.Addr
 			return nil
 		}, on)
 	}
-	if forbidden(err) || meta.IsNoMatchError(err) {
+	if session.Forbidden(err) || meta.IsNoMatchError(err) {
 		return nil, nil
 	}
 	return shown, err
@@ -327,7 +328,7 @@ func parseAllocation(text string) (addr netip.Addr, u useView, ok bool) {
 }
 
 // grantee says whom an address was granted to, and which pods that serves.
-func grantee(ctx context.Context, s *session, g v1alpha1.Grant, v *whoView) error {
+func grantee(ctx context.Context, s *session.Session, g v1alpha1.Grant, v *whoView) error {
 	names := []string{g.To.Name}
 	switch g.To.Kind {
 	case v1alpha1.GranteeClaim:
@@ -343,7 +344,7 @@ func grantee(ctx context.Context, s *session, g v1alpha1.Grant, v *whoView) erro
 	case v1alpha1.GranteeReservation:
 		v.Owner, v.Reservation = "Reservation", g.To.Name
 		var r v1alpha1.IPReservation
-		if err := s.client.Get(ctx, client.ObjectKey{Name: g.To.Name}, &r); err == nil {
+		if err := s.Client.Get(ctx, client.ObjectKey{Name: g.To.Name}, &r); err == nil {
 			v.For = r.Spec.For // for people: without it the name tells
 		}
 		return nil
@@ -352,7 +353,7 @@ func grantee(ctx context.Context, s *session, g v1alpha1.Grant, v *whoView) erro
 	}
 	for _, name := range names {
 		var sub v1alpha1.IPSubLease
-		switch err := s.client.Get(ctx, client.ObjectKey{Name: name}, &sub); {
+		switch err := s.Client.Get(ctx, client.ObjectKey{Name: name}, &sub); {
 		case apierrors.IsNotFound(err):
 		case err != nil:
 			return fmt.Errorf("read sub-lease %s: %w", name, err)

@@ -201,6 +201,10 @@ var rules = []rule{
 		never: join(ours, bolt, cni, []string{"k8s.io/client-go/rest", "sigs.k8s.io/controller-runtime"}),
 	},
 	{
+		pkg: "./cmd/kubectl-tenure/session", why: "it serves the verbs, whatever they are about",
+		never: []string{"./cmd", "./attach", "./ipam/controller"}, but: []string{"./cmd/kubectl-tenure/screen"},
+	},
+	{
 		pkg: "./cmd/kubectl-tenure/audit", why: "it judges what was read: no clients, no clock, no I/O",
 		never: join(kubernetes, bolt, cni, outside, []string{"./ipam/node/agent", "./ipam/kube", "./ipam/node/store", "./ipam/agentapi", "./api/v1alpha1", "./claims", "./attach"}),
 	},

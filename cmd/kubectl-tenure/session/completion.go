@@ -1,4 +1,4 @@
-package main
+package session
 
 import (
 	"context"
@@ -19,52 +19,56 @@ import (
 // completeTimeout is how long somebody who has pressed the tabulator waits.
 const completeTimeout = 3 * time.Second
 
-// poolNames and those that follow complete arguments and flags. They have no names where the
-// cluster does not answer.
-func (s *session) poolNames(c *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
+// PoolNames completes names of pools. Like the others that complete, it has none where the cluster
+// does not answer.
+func (s *Session) PoolNames(c *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
 	return s.names(c, given, v1alpha1.GroupVersion.WithKind("IPPoolList"), false)
 }
 
-func (s *session) leaseNames(c *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
+// LeaseNames completes names of leases.
+func (s *Session) LeaseNames(c *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
 	return s.names(c, given, v1alpha1.GroupVersion.WithKind("IPLeaseList"), false)
 }
 
-func (s *session) claimNames(c *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
+// ClaimNames completes names of claims of the namespace.
+func (s *Session) ClaimNames(c *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
 	return s.names(c, given, ipamclaims.SchemeGroupVersion.WithKind("IPAMClaimList"), true)
 }
 
-// onePod and oneNode complete the first argument alone.
-func (s *session) onePod(c *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
+// OnePod completes a pod as the first argument alone.
+func (s *Session) OnePod(c *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(given) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	return s.names(c, nil, corev1.SchemeGroupVersion.WithKind("PodList"), true)
 }
 
-func (s *session) oneNode(c *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
+// OneNode completes a node as the first argument alone.
+func (s *Session) OneNode(c *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(given) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return s.nodeNames(c, nil, "")
+	return s.NodeNames(c, nil, "")
 }
 
-func (s *session) nodeNames(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+// NodeNames completes names of nodes.
+func (s *Session) NodeNames(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	return s.names(c, nil, corev1.SchemeGroupVersion.WithKind("NodeList"), false)
 }
 
 // names returns the names of the objects of a kind that have not been given yet.
-func (s *session) names(c *cobra.Command, given []string, list schema.GroupVersionKind, namespaced bool) ([]string, cobra.ShellCompDirective) {
+func (s *Session) names(c *cobra.Command, given []string, list schema.GroupVersionKind, namespaced bool) ([]string, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(c.Context(), completeTimeout)
 	defer cancel()
 	var opts []client.ListOption
 	if namespaced {
-		namespace, err := s.space()
+		namespace, err := s.Namespace()
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
 		opts = append(opts, client.InNamespace(namespace))
 	}
-	if s.connect() != nil {
+	if s.Connect() != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
 	names, err := s.namesOf(ctx, list, opts...)
@@ -75,10 +79,10 @@ func (s *session) names(c *cobra.Command, given []string, list schema.GroupVersi
 }
 
 // namesOf lists names: nothing else of the objects is read.
-func (s *session) namesOf(ctx context.Context, list schema.GroupVersionKind, opts ...client.ListOption) ([]string, error) {
+func (s *Session) namesOf(ctx context.Context, list schema.GroupVersionKind, opts ...client.ListOption) ([]string, error) {
 	page := &metav1.PartialObjectMetadataList{}
 	page.SetGroupVersionKind(list)
-	return listAll(ctx, s.client, page, func(l *metav1.PartialObjectMetadataList) (names []string) {
+	return ListAll(ctx, s.Client, page, func(l *metav1.PartialObjectMetadataList) (names []string) {
 		for i := range l.Items {
 			names = append(names, l.Items[i].Name)
 		}
@@ -86,28 +90,28 @@ func (s *session) namesOf(ctx context.Context, list schema.GroupVersionKind, opt
 	}, opts...)
 }
 
-// completeFlag has a flag of c completed.
-func (s *session) completeFlag(c *cobra.Command, flag string, by cobra.CompletionFunc) {
+// CompleteFlag has a flag of c completed.
+func (s *Session) CompleteFlag(c *cobra.Command, flag string, by cobra.CompletionFunc) {
 	if err := c.RegisterFlagCompletionFunc(flag, by); err != nil { // c has no such flag
 		panic(err)
 	}
 }
 
-// complete has what the flags of all commands can be completed.
-func (s *session) complete(root *cobra.Command) {
-	s.completeFlag(root, "namespace", func(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+// Complete has what the flags of all commands can be completed.
+func (s *Session) Complete(root *cobra.Command) {
+	s.CompleteFlag(root, "namespace", func(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 		return s.names(c, nil, corev1.SchemeGroupVersion.WithKind("NamespaceList"), false)
 	})
-	s.completeFlag(root, "context", s.contexts)
+	s.CompleteFlag(root, "context", s.contexts)
 	for _, c := range root.Commands() {
 		if f := c.Flags().Lookup("output"); f != nil {
 			_, formats, _ := strings.Cut(f.Usage, ": ")
-			s.completeFlag(c, "output", cobra.FixedCompletions(strings.Split(formats, ", "), cobra.ShellCompDirectiveNoFileComp))
+			s.CompleteFlag(c, "output", cobra.FixedCompletions(strings.Split(formats, ", "), cobra.ShellCompDirectiveNoFileComp))
 		}
 	}
 }
 
-func (s *session) contexts(*cobra.Command, []string, string) (names []string, _ cobra.ShellCompDirective) {
+func (s *Session) contexts(*cobra.Command, []string, string) (names []string, _ cobra.ShellCompDirective) {
 	raw, err := s.config().RawConfig()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError

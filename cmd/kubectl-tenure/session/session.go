@@ -1,4 +1,6 @@
-package main
+// Package session is what every verb of kubectl tenure has: the cluster that it asks, the
+// arguments and flags that it is given and how a shell completes them, and where it writes.
+package session
 
 import (
 	"context"
@@ -24,36 +26,36 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/kube"
 )
 
-// session is what a command has of its process and of the cluster that it is about.
-type session struct {
-	stdin          io.Reader
-	stdout, stderr io.Writer
+// Session is what a command has of its process and of the cluster that it is about.
+type Session struct {
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
 
-	kubeconfig string
-	overrides  clientcmd.ConfigOverrides
+	Kubeconfig string
+	Overrides  clientcmd.ConfigOverrides
 
-	api    *kube.API // once connect has been called
-	client client.Client
+	API    *kube.API // once [Session.Connect] has been called
+	Client client.Client
 	ahead  atomic.Int64 // by how many nanoseconds the API server's clock is ahead of this machine's
 }
 
-// screen returns where the session's results go.
-func (s *session) screen() screen.Screen { return screen.Of(s.stdout) }
+// Screen returns where the session's results go.
+func (s *Session) Screen() screen.Screen { return screen.Of(s.Stdout) }
 
-// addFlags adds the flags that every command has: kubectl's own.
-func (s *session) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&s.kubeconfig, "kubeconfig", "", "path of a kubeconfig (default: as kubectl has it)")
-	clientcmd.BindOverrideFlags(&s.overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
+// AddFlags adds the flags that every command has: kubectl's own.
+func (s *Session) AddFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&s.Kubeconfig, "kubeconfig", "", "path of a kubeconfig (default: as kubectl has it)")
+	clientcmd.BindOverrideFlags(&s.Overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
 }
 
-func (s *session) config() clientcmd.ClientConfig {
+func (s *Session) config() clientcmd.ClientConfig {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = s.kubeconfig
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &s.overrides)
+	rules.ExplicitPath = s.Kubeconfig
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &s.Overrides)
 }
 
-// space returns the namespace that the command is about.
-func (s *session) space() (string, error) {
+// Namespace returns the namespace that the command is about.
+func (s *Session) Namespace() (string, error) {
 	namespace, _, err := s.config().Namespace()
 	if err != nil {
 		return "", unreadable(err)
@@ -61,26 +63,26 @@ func (s *session) space() (string, error) {
 	return namespace, nil
 }
 
-// podNamed reads the name of a pod as an argument has it: NAME, or NAMESPACE/NAME, as output has
+// PodNamed reads the name of a pod as an argument has it: NAME, or NAMESPACE/NAME, as output has
 // it.
-func (s *session) podNamed(verb, arg string) (namespace, name string, err error) {
+func (s *Session) PodNamed(verb, arg string) (namespace, name string, err error) {
 	namespace, name, ok := strings.Cut(arg, "/")
 	if !ok {
-		namespace, err = s.space()
+		namespace, err = s.Namespace()
 		return namespace, arg, err
 	}
 	if namespace == "" || name == "" || strings.Contains(name, "/") {
-		return "", "", usagef("%s: %q names no pod: write NAME, or NAMESPACE/NAME", verb, arg)
+		return "", "", Usagef("%s: %q names no pod: write NAME, or NAMESPACE/NAME", verb, arg)
 	}
-	if given := s.overrides.Context.Namespace; given != "" && given != namespace {
-		return "", "", usagef("%s: %s is in namespace %s, and --namespace is %s: leave one of them out", verb, arg, namespace, given)
+	if given := s.Overrides.Context.Namespace; given != "" && given != namespace {
+		return "", "", Usagef("%s: %s is in namespace %s, and --namespace is %s: leave one of them out", verb, arg, namespace, given)
 	}
 	return namespace, name, nil
 }
 
-// connect makes the clients, if there are none yet. It makes no call.
-func (s *session) connect() error {
-	if s.api != nil {
+// Connect makes the clients, if there are none yet. It makes no call.
+func (s *Session) Connect() error {
+	if s.API != nil {
 		return nil
 	}
 	rc, err := s.config().ClientConfig()
@@ -89,7 +91,7 @@ func (s *session) connect() error {
 	}
 	rc.QPS, rc.Burst = -1, -1 // one person asks; the API server has priorities of its own
 	rc.Wrap(func(next http.RoundTripper) http.RoundTripper { return serverClock{next, s} })
-	s.api, s.client, err = kube.Dial(rc)
+	s.API, s.Client, err = kube.Dial(rc)
 	return err
 }
 
@@ -105,7 +107,7 @@ func unreadable(err error) error {
 // serverClock reads the API server's clock off its answers.
 type serverClock struct {
 	http.RoundTripper
-	s *session
+	s *Session
 }
 
 // RoundTrip implements [http.RoundTripper].
@@ -119,26 +121,26 @@ func (c serverClock) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// now returns the time by the API server's clock, once it has answered, to a second. The
+// Now returns the time by the API server's clock, once it has answered, to a second. The
 // cluster's objects have times by that clock. The clock of this machine may be wrong.
-func (s *session) now() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }
+func (s *Session) Now() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }
 
-// age writes how long ago t was.
-func (s *session) age(t time.Time) string {
+// Age writes how long ago t was.
+func (s *Session) Age(t time.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
-	return duration.HumanDuration(max(0, s.now().Sub(t)))
+	return duration.HumanDuration(max(0, s.Now().Sub(t)))
 }
 
 // pageSize is how many objects one answer of the API server has.
 const pageSize = 500
 
-// listAll lists in pages, and returns what keep takes out of each. A list that takes longer
+// ListAll lists in pages, and returns what keep takes out of each. A list that takes longer
 // than the API server remembers a state, some five minutes, goes on with what is there
 // then: each object that stays is in all once, as it was at a time since the list began.
 // One that cannot go on is begun anew: keep may be shown an object again.
-func listAll[T any, PL interface {
+func ListAll[T any, PL interface {
 	*L
 	client.ObjectList
 }, L any](ctx context.Context, c client.Client, page PL, keep func(PL) []T, opts ...client.ListOption) (all []T, err error) {
@@ -159,7 +161,7 @@ func listAll[T any, PL interface {
 			}
 		}
 		if err != nil {
-			return nil, fmt.Errorf("list every %s: %w", kindOf(page), err)
+			return nil, fmt.Errorf("list every %s: %w", KindOf(page), err)
 		}
 		all = append(all, keep(page)...)
 		if next = page.GetContinue(); next == "" {
@@ -168,8 +170,8 @@ func listAll[T any, PL interface {
 	}
 }
 
-// kindOf returns what a list is of, such as IPLease.
-func kindOf(list client.ObjectList) string {
+// KindOf returns what a list is of, such as IPLease.
+func KindOf(list client.ObjectList) string {
 	name := fmt.Sprintf("%T", list)
 	return strings.TrimSuffix(name[strings.LastIndexByte(name, '.')+1:], "List")
 }
@@ -189,43 +191,52 @@ func remainder(err error) string {
 
 // mustExist returns an error if the object that the user has named, by a flag, does not exist.
 // It returns nil if the user may not read it.
-func (s *session) mustExist(ctx context.Context, kind string, name client.ObjectKey, into client.Object) error {
-	err := s.client.Get(ctx, name, into)
+func (s *Session) mustExist(ctx context.Context, kind string, name client.ObjectKey, into client.Object) error {
+	err := s.Client.Get(ctx, name, into)
 	switch {
-	case err == nil || forbidden(err):
+	case err == nil || Forbidden(err):
 		return nil
 	case apierrors.IsNotFound(err):
-		return noneOfName(kind, name.Name)
+		return NoneOfName(kind, name.Name)
 	}
 	return fmt.Errorf("read %s %s: %w", kind, name.Name, err)
 }
 
-// poolExists, nodeExists and namespaceExists check what flags name; "" names nothing.
-func (s *session) poolExists(ctx context.Context, name string) error {
+// PoolExists returns an error if a flag names a pool that does not exist; "" names none.
+func (s *Session) PoolExists(ctx context.Context, name string) error {
 	if name == "" {
 		return nil
 	}
 	return s.mustExist(ctx, "pool", client.ObjectKey{Name: name}, &v1alpha1.IPPool{})
 }
 
-func (s *session) nodeExists(ctx context.Context, name string) error {
+// NodeExists is as [Session.PoolExists], of a node.
+func (s *Session) NodeExists(ctx context.Context, name string) error {
 	if name == "" {
 		return nil
 	}
 	return s.mustExist(ctx, "node", client.ObjectKey{Name: name}, &corev1.Node{})
 }
 
-func (s *session) namespaceExists(ctx context.Context, name string) error {
+// NamespaceExists is as [Session.PoolExists], of a namespace.
+func (s *Session) NamespaceExists(ctx context.Context, name string) error {
 	if name == "" {
 		return nil
 	}
 	return s.mustExist(ctx, "namespace", client.ObjectKey{Name: name}, &corev1.Namespace{})
 }
 
-func leasesIn(l *v1alpha1.IPLeaseList) []v1alpha1.IPLease          { return l.Items }
-func subLeasesIn(l *v1alpha1.IPSubLeaseList) []v1alpha1.IPSubLease { return l.Items }
-func poolsIn(l *v1alpha1.IPPoolList) []v1alpha1.IPPool             { return l.Items }
-func claimsIn(l *ipamclaims.IPAMClaimList) []ipamclaims.IPAMClaim  { return l.Items }
+// LeasesIn returns the leases of a list: what [ListAll] keeps where it is to keep all.
+func LeasesIn(l *v1alpha1.IPLeaseList) []v1alpha1.IPLease { return l.Items }
 
-// forbidden reports whether err says that this user may not.
-func forbidden(err error) bool { return apierrors.IsForbidden(err) }
+// SubLeasesIn returns the sub-leases of a list.
+func SubLeasesIn(l *v1alpha1.IPSubLeaseList) []v1alpha1.IPSubLease { return l.Items }
+
+// PoolsIn returns the pools of a list.
+func PoolsIn(l *v1alpha1.IPPoolList) []v1alpha1.IPPool { return l.Items }
+
+// ClaimsIn returns the claims of a list.
+func ClaimsIn(l *ipamclaims.IPAMClaimList) []ipamclaims.IPAMClaim { return l.Items }
+
+// Forbidden reports whether err says that this user may not.
+func Forbidden(err error) bool { return apierrors.IsForbidden(err) }
