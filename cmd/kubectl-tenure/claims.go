@@ -18,6 +18,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/state"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 )
 
@@ -34,17 +35,9 @@ type claimView struct {
 	Deleting   bool            `json:"deleting,omitempty"`
 	// Pools and Uses are what the leases and sub-leases say; with -o wide, json and
 	// yaml only.
-	Pools   []string  `json:"pools,omitempty"`
-	Uses    []useView `json:"uses,omitempty"`
-	Created time.Time `json:"created"`
-}
-
-// useView is a node's use of a claim.
-type useView struct {
-	Node      string `json:"node"`
-	Namespace string `json:"namespace"`
-	Pod       string `json:"pod"`
-	Interface string `json:"interface"`
+	Pools   []string    `json:"pools,omitempty"`
+	Uses    []state.Use `json:"uses,omitempty"`
+	Created time.Time   `json:"created"`
 }
 
 // claimQuery is which claims are asked for.
@@ -173,12 +166,12 @@ func elsewhere(ctx context.Context, s *session.Session, namespace string) string
 // claimFacts are what leases and sub-leases say of claims, by UID.
 type claimFacts struct {
 	pools map[types.UID][]string
-	uses  map[types.UID][]useView
+	uses  map[types.UID][]state.Use
 }
 
 // readClaimFacts reads the leases of a pool, or of all, and the sub-leases.
 func readClaimFacts(ctx context.Context, s *session.Session, pool string) (claimFacts, error) {
-	f := claimFacts{pools: map[types.UID][]string{}, uses: map[types.UID][]useView{}}
+	f := claimFacts{pools: map[types.UID][]string{}, uses: map[types.UID][]state.Use{}}
 	fields := client.MatchingFields{}
 	if pool != "" {
 		fields["spec.pool"] = pool
@@ -201,15 +194,10 @@ func readClaimFacts(ctx context.Context, s *session.Session, pool string) (claim
 	for i := range subs {
 		if u := subs[i].Spec.Use; u != nil {
 			uid := types.UID(u.Claim.UID)
-			f.uses[uid] = append(f.uses[uid], viewUse(&subs[i]))
+			f.uses[uid] = append(f.uses[uid], state.UseOf(&subs[i]))
 		}
 	}
 	return f, nil
-}
-
-func viewUse(sub *v1alpha1.IPSubLease) useView {
-	u := sub.Spec.Use
-	return useView{Node: sub.Spec.Node, Namespace: u.Pod.Namespace, Pod: u.Pod.Name, Interface: u.Interface}
 }
 
 func viewClaim(c *ipamclaims.IPAMClaim, f claimFacts) claimView {

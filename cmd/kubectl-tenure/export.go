@@ -19,6 +19,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/state"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
 )
 
@@ -268,7 +269,7 @@ func (e *exporting) occupancy(ctx context.Context, names []string) (occupancy, e
 		if p.Status.ObservedGeneration != p.Generation || p.Status.Leasing == v1alpha1.LeasingOpen || len(p.Status.Fenced) > 0 {
 			o.unsettled = append(o.unsettled, fmt.Sprintf("the controller has yet to stop pool %s", name))
 		}
-		shape := shapeOf(&p)
+		shape := state.ShapeOf(&p)
 		if shape == nil {
 			return occupancy{}, fmt.Errorf("pool %s: its ranges cannot be read; see its condition Ready", name)
 		}

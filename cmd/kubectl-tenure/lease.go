@@ -9,20 +9,8 @@ import (
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/kube"
-	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
-
-// shapeOf returns a pool's ranges, nil where they cannot be read: the pool's
-// condition says why.
-func shapeOf(p *v1alpha1.IPPool) *allocator.Shape {
-	shape, err := poolspec.ParsePool(kube.PoolText(p))
-	if err != nil {
-		return nil
-	}
-	return shape
-}
 
 // numbers are what a lease's addresses add up to.
 type numbers struct{ size, used, free int }

@@ -15,6 +15,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/state"
 )
 
 // leaseView is a lease as json and yaml show it. docs/reference/kubectl-tenure.md has the fields.
@@ -120,7 +121,7 @@ func shapesOf(ctx context.Context, s *session.Session, pool string) (map[string]
 	}
 	shapes := map[string]*allocator.Shape{}
 	for i := range all {
-		shapes[all[i].Name] = shapeOf(&all[i])
+		shapes[all[i].Name] = state.ShapeOf(&all[i])
 	}
 	return shapes, nil
 }

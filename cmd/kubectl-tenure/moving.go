@@ -25,6 +25,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/state"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 )
@@ -68,7 +69,7 @@ func (m *moving) readOthers(ctx context.Context) (seen foreignState, objects map
 		seen.definitions = append(seen.definitions, d)
 		objects[d.String()] = o
 	}
-	live := client.MatchingFieldsSelector{Selector: unfinished}
+	live := client.MatchingFieldsSelector{Selector: state.Unfinished}
 	seen.idle = map[string]bool{}
 	seen.pods, err = session.ListAll(ctx, m.Client, &corev1.PodList{}, func(l *corev1.PodList) (some []foreign.Pod) {
 		for k := range l.Items {

@@ -10,6 +10,7 @@ import (
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/state"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -61,7 +62,7 @@ func (o *registrants) lease(l *v1alpha1.IPLease, shape *allocator.Shape) {
 		}
 	}
 	for _, text := range l.Status.Allocations {
-		if addr, u, ok := parseAllocation(text); ok && !known[addr] {
+		if addr, u, ok := state.ParseAllocation(text); ok && !known[addr] {
 			known[addr] = true
 			o.pods = append(o.pods, registrant{addr, u.Namespace, u.Pod, u.Interface})
 		}

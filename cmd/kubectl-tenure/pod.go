@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,15 +10,14 @@ import (
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/attach/plan"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/audit"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/state"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
 )
 
@@ -124,7 +122,7 @@ func (l podLook) all(ctx context.Context) (podView, error) {
 		Namespace: l.pod.Namespace, Name: l.pod.Name, UID: string(l.pod.UID), Node: l.pod.Spec.NodeName, Phase: string(l.pod.Status.Phase),
 		Networks: []networkView{},
 	}
-	status, err := statusOf(l.pod)
+	status, err := state.StatusOf(l.pod)
 	if err != nil {
 		v.Pending = append(v.Pending, err.Error())
 	}
@@ -136,7 +134,7 @@ func (l podLook) all(ctx context.Context) (podView, error) {
 	default: // it is written when the pod has them all
 		v.Remarks = append(v.Remarks, fmt.Sprintf("what networks it selects could not be found out, only which it has: %v", err))
 	}
-	lacks, since := missed(l.pod)
+	lacks, since := state.Missed(l.pod)
 	// At first its node may be about to say that it has them.
 	if len(lacks) > 0 && l.Now().Sub(since) >= audit.SaysWithin {
 		l.addMissed(&v, lacks)
@@ -168,18 +166,6 @@ func (l podLook) all(ctx context.Context) (podView, error) {
 		v.because("nothing of what can be seen from here stands in the way: it is being attached, or a plugin fails on its node, of which an Event tells")
 	}
 	return v, nil
-}
-
-// statusOf reads a pod's status annotation.
-func statusOf(pod metav1.Object) (status []nad.NetworkStatus, err error) {
-	text := pod.GetAnnotations()[npwg.AnnotationStatus]
-	if text == "" {
-		return nil, nil
-	}
-	if err := json.Unmarshal([]byte(text), &status); err != nil {
-		return nil, fmt.Errorf("annotation %s does not read: %w", npwg.AnnotationStatus, err)
-	}
-	return status, nil
 }
 
 // addPlanned adds to v the networks of the plan that would be made for the pod. faults say what
@@ -215,7 +201,7 @@ func (l podLook) addPlanned(ctx context.Context, v *podView) (faults []string, e
 		}
 		of := networks.Read("", step.Name, time.Time{}, string(step.List))
 		if of.Unnamed() {
-			pools, err := readDomainPools(ctx, l.Session)
+			pools, err := state.DomainPools(ctx, l.Session)
 			if err != nil && !session.Forbidden(err) {
 				return nil, err
 			}

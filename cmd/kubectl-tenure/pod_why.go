@@ -20,6 +20,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/api/workload"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/state"
 	"github.com/tenure-ipam/tenure/ipam/access"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
 	"github.com/tenure-ipam/tenure/ipam/kube"
@@ -120,7 +121,7 @@ func (l podLook) usedBy(ctx context.Context, v *podView, n networkView, c *ipamc
 			return fmt.Errorf("read sub-lease %s: %w", name, err)
 		}
 		if u := sub.Spec.Use; u != nil && u.Pod.UID != v.UID {
-			by := useView{Node: sub.Spec.Node, Namespace: u.Pod.Namespace, Pod: u.Pod.Name, Interface: u.Interface}
+			by := state.Use{Node: sub.Spec.Node, Namespace: u.Pod.Namespace, Pod: u.Pod.Name, Interface: u.Interface}
 			v.because("network %s: claim %s is used by %s", n.Network, n.Claim, l.standoff(by))
 		}
 	}
@@ -129,7 +130,7 @@ func (l podLook) usedBy(ctx context.Context, v *podView, n networkView, c *ipamc
 
 // standoff names a pod that has what this pod waits for, and says what to do if the two wait for
 // each other.
-func (l podLook) standoff(u useView) string {
+func (l podLook) standoff(u state.Use) string {
 	return fmt.Sprintf("pod %s/%s on node %s", u.Namespace, u.Pod, u.Node) +
 		kube.PodRefOf(l.pod).Standoff(protocol.PodRef{Namespace: u.Namespace, Name: u.Pod})
 }
@@ -192,7 +193,7 @@ func (l podLook) asked(ctx context.Context, v *podView, n networkView, pools map
 	shapes := map[string]*allocator.Shape{}
 	for name, p := range pools {
 		if p != nil {
-			shapes[name] = shapeOf(p)
+			shapes[name] = state.ShapeOf(p)
 		}
 	}
 	var errs []error
@@ -249,7 +250,7 @@ func (l podLook) requests(ctx context.Context, v *podView) error {
 // reg adds why the node's agent cannot serve, as far as its registration tells. Not everybody may
 // read registrations.
 func (l podLook) reg(ctx context.Context, v *podView) error {
-	reg, beat, err := readRegistration(ctx, l.Session, protocol.NodeName(v.Node))
+	reg, beat, err := state.Registration(ctx, l.Session, protocol.NodeName(v.Node))
 	switch {
 	case session.Forbidden(err):
 	case err != nil:

@@ -17,6 +17,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/state"
 	"github.com/tenure-ipam/tenure/ipam/access"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -246,7 +247,7 @@ func describePool(ctx context.Context, s *session.Session, o session.Output, p *
 		return err
 	}
 	// check tells of those that cannot be read.
-	regs, err := registrations(ctx, s, newUnread(s.Client).of("registration"))
+	regs, err := state.Registrations(ctx, s, state.NewUnread(s.Client).Of("registration"))
 	if err != nil && !session.Forbidden(err) {
 		return err
 	}
@@ -262,7 +263,7 @@ func describePool(ctx context.Context, s *session.Session, o session.Output, p *
 // holders adds up the leases of a pool by who holds them: nodes by name, and the
 // cluster before them.
 func holders(leases []v1alpha1.IPLease, p *v1alpha1.IPPool, book regBook) []holderView {
-	shape := shapeOf(p)
+	shape := state.ShapeOf(p)
 	by := map[string]*holderView{}
 	for i := range leases {
 		l := &leases[i]

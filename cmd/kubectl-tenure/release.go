@@ -18,6 +18,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/state"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -171,7 +172,7 @@ func (r *release) look(ctx context.Context, name protocol.NodeName) (*lost, erro
 		return nil, fmt.Errorf("read node %s: %w", name, err)
 	}
 	var err error
-	if l.reg, l.beat, err = readRegistration(ctx, r.Session, name); err != nil {
+	if l.reg, l.beat, err = state.Registration(ctx, r.Session, name); err != nil {
 		return nil, err
 	}
 	if l.leases, err = r.API.LeasesOfNode(ctx, name); err != nil {
@@ -237,7 +238,7 @@ func (l *lost) decide(now time.Time) (do deed, refusal string) {
 	registered := l.reg != nil && !l.reg.Ended()
 	off := l.node != nil && kube.NodeOf(l.node).Off
 	switch {
-	case l.node != nil && nodeReady(l.node):
+	case l.node != nil && state.NodeReady(l.node):
 		return 0, "the Node is Ready: its kubelet runs. Stop the machine first"
 	case registered && quiet < beats(l.reg.Fence):
 		return 0, fmt.Sprintf("its agent beats: the last heartbeat was %s ago, and one comes every %s. If the machine is off, try again in %s",
@@ -275,25 +276,18 @@ func beats(fence time.Duration) time.Duration {
 	return every + time.Minute
 }
 
-// nodeReady reports whether the kubelet of a node runs.
-func nodeReady(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
-}
-
 // write says what the node holds, and whom that serves.
 func (l *lost) write(s *session.Session, to screen.Screen) {
-	state := "there is none"
+	found := "there is none"
 	switch {
 	case l.made() != nil:
-		state = "made by an earlier release-node"
-	case l.node != nil && nodeReady(l.node):
-		state = "Ready"
+		found = "made by an earlier release-node"
+	case l.node != nil && state.NodeReady(l.node):
+		found = "Ready"
 	case l.node != nil:
-		state = "not Ready"
+		found = "not Ready"
 	}
-	to.Fact("Node", screen.Plain(string(l.name) + ", " + state)[0])
+	to.Fact("Node", screen.Plain(string(l.name) + ", " + found)[0])
 	switch {
 	case l.reg == nil:
 		to.Fact("Registration", screen.Plain("there is none")[0])
@@ -317,7 +311,7 @@ func (l *lost) write(s *session.Session, to screen.Screen) {
 			t.Row(screen.Plain("", "", lease.Block.String(), "iplease "+lease.Name)...)
 		}
 		for _, text := range lease.Published.Allocations {
-			if addr, u, ok := parseAllocation(text); ok {
+			if addr, u, ok := state.ParseAllocation(text); ok {
 				t.Row(screen.Plain(u.Namespace+"/"+u.Pod, u.Interface, addr.String(), "iplease "+lease.Name)...)
 			}
 		}

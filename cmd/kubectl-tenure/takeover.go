@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/state"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -69,7 +70,7 @@ func stillThere(made *corev1.Node) string {
 // sitsStill reads the registration directly before a write that puts on record that the node is
 // dead: its heartbeats change no other object that the write could be bound to.
 func (r *release) sitsStill(ctx context.Context, l *lost) error {
-	reg, _, err := readRegistration(ctx, r.Session, l.name)
+	reg, _, err := state.Registration(ctx, r.Session, l.name)
 	if err == nil && !sameBeat(reg, l.reg) {
 		err = fmt.Errorf("the registration of node %s has changed while it was looked at: nothing was done. Look again", l.name)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/vif"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/state"
 )
 
 const uninstallHelp = `Takes Tenure off the nodes, and then says which command of Helm's or kubectl's removes the rest.
@@ -300,7 +301,7 @@ func (u *uninstall) pods(ctx context.Context) (pods []corev1.Pod, away map[strin
 	}
 	away = map[string]bool{}
 	for i := range nodes.Items {
-		away[nodes.Items[i].Name] = !nodeReady(&nodes.Items[i])
+		away[nodes.Items[i].Name] = !state.NodeReady(&nodes.Items[i])
 	}
 	return list.Items, away, nil
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/state"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -36,10 +36,10 @@ type whoView struct {
 	Claim   string `json:"claim,omitempty"`   // namespace/name
 	Request string `json:"request,omitempty"` // the sub-lease's name
 	// Reservation is the name of an IPReservation, and For what it says.
-	Reservation string    `json:"reservation,omitempty"`
-	For         string    `json:"for,omitempty"`
-	Freeing     bool      `json:"freeing,omitempty"`
-	Pods        []useView `json:"pods,omitempty"`
+	Reservation string      `json:"reservation,omitempty"`
+	For         string      `json:"for,omitempty"`
+	Freeing     bool        `json:"freeing,omitempty"`
+	Pods        []state.Use `json:"pods,omitempty"`
 	// Note says what is to be known of it: where nobody has it why, and where a pod does
 	// by its status alone that it is so.
 	Note string `json:"note,omitempty"`
@@ -160,7 +160,7 @@ func whoInPool(ctx context.Context, s *session.Session, p *v1alpha1.IPPool, addr
 		}
 	}
 	if a, ok := allocationOf(l, addr); ok {
-		v.Owner, v.Pods = "Pod", []useView{a}
+		v.Owner, v.Pods = "Pod", []state.Use{a}
 		v.Note, err = whetherGone(ctx, s, a, l.Status.Published)
 		return v, true, err
 	}
@@ -177,7 +177,7 @@ func whoInPool(ctx context.Context, s *session.Session, p *v1alpha1.IPPool, addr
 
 // whetherGone says of a pod that has an address, by what its node published then, that the pod is
 // gone; "" if it is there, or if the user may not read it.
-func whetherGone(ctx context.Context, s *session.Session, a useView, then *metav1.Time) (string, error) {
+func whetherGone(ctx context.Context, s *session.Session, a state.Use, then *metav1.Time) (string, error) {
 	var pod corev1.Pod
 	err := s.Client.Get(ctx, client.ObjectKey{Namespace: a.Namespace, Name: a.Pod}, &pod)
 	switch {
@@ -208,10 +208,10 @@ func (v *whoView) addShowing(ctx context.Context, s *session.Session, node strin
 // showing returns the pods of a node that show an address of a pool in their status; with
 // no node named those of any, also by networks of other IPAMs. There are none where the
 // user may not read what tells.
-func showing(ctx context.Context, s *session.Session, node, pool string, addr netip.Addr) (shown []useView, err error) {
-	known, err := readNetworks(ctx, s)
+func showing(ctx context.Context, s *session.Session, node, pool string, addr netip.Addr) (shown []state.Use, err error) {
+	known, err := state.ReadNetworks(ctx, s)
 	if err == nil {
-		of := unfinished
+		of := state.Unfinished
 		if node != "" {
 			of = fields.AndSelectors(of, fields.OneTermEqualSelector("spec.nodeName", node))
 		}
@@ -235,24 +235,24 @@ func showing(ctx context.Context, s *session.Session, node, pool string, addr ne
 
 // showingForeign returns the interfaces of a pod that have, by its status, an address of
 // any network.
-func showingForeign(o *corev1.Pod, addr netip.Addr) (shown []useView) {
+func showingForeign(o *corev1.Pod, addr netip.Addr) (shown []state.Use) {
 	for _, s := range foreign.ReadPod(o).Shows {
 		if slices.Contains(s.Addrs, addr) {
-			shown = append(shown, useView{Node: o.Spec.NodeName, Namespace: o.Namespace, Pod: o.Name, Interface: s.Interface})
+			shown = append(shown, state.Use{Node: o.Spec.NodeName, Namespace: o.Namespace, Pod: o.Name, Interface: s.Interface})
 		}
 	}
 	return shown
 }
 
 // showingOf returns the interfaces of a pod that have, by its status, an address of a pool.
-func showingOf(k knownNetworks, o *corev1.Pod, pool protocol.PoolName, addr netip.Addr) (shown []useView) {
-	p, err := k.pod(o)
+func showingOf(k state.Networks, o *corev1.Pod, pool protocol.PoolName, addr netip.Addr) (shown []state.Use) {
+	p, err := k.Pod(o)
 	if err != nil || p.Leaving { // it may have given back what it had
 		return nil
 	}
 	for _, a := range p.Attachments {
 		if slices.Contains(a.Pools, pool) && slices.Contains(a.Addrs, addr) {
-			shown = append(shown, useView{Node: o.Spec.NodeName, Namespace: o.Namespace, Pod: o.Name, Interface: a.Interface})
+			shown = append(shown, state.Use{Node: o.Spec.NodeName, Namespace: o.Namespace, Pod: o.Name, Interface: a.Interface})
 		}
 	}
 	return shown
@@ -275,7 +275,7 @@ func whyNobody(v whoView, l *v1alpha1.IPLease, p *v1alpha1.IPPool, addr netip.Ad
 // whyNeverGiven says why a pool gives addr to nobody. It is empty if the pool gives it, or if the
 // pool's ranges cannot be read.
 func whyNeverGiven(p *v1alpha1.IPPool, addr netip.Addr) string {
-	shape := shapeOf(p)
+	shape := state.ShapeOf(p)
 	if shape == nil {
 		return ""
 	}
@@ -295,14 +295,14 @@ func containsAddr(all []string, addr netip.Addr) bool {
 }
 
 // allocationOf returns who has addr by what the lease's holder has published.
-func allocationOf(l *v1alpha1.IPLease, addr netip.Addr) (useView, bool) {
+func allocationOf(l *v1alpha1.IPLease, addr netip.Addr) (state.Use, bool) {
 	for _, text := range l.Status.Allocations {
-		if a, u, ok := parseAllocation(text); ok && a == addr {
+		if a, u, ok := state.ParseAllocation(text); ok && a == addr {
 			u.Node = l.Spec.Holder.Node
 			return u, true
 		}
 	}
-	return useView{}, false
+	return state.Use{}, false
 }
 
 // servesPod reports whether a pod has the address.
@@ -313,18 +313,6 @@ func (v whoView) servesPod(namespace, name string) bool {
 		}
 	}
 	return false
-}
-
-// parseAllocation reads "address namespace/pod interface".
-func parseAllocation(text string) (addr netip.Addr, u useView, ok bool) {
-	words := strings.Fields(text)
-	if len(words) != 3 {
-		return addr, u, false
-	}
-	addr, err := netip.ParseAddr(words[0])
-	u.Namespace, u.Pod, ok = strings.Cut(words[1], "/")
-	u.Interface = words[2]
-	return addr, u, ok && err == nil
 }
 
 // grantee says whom an address was granted to, and which pods that serves.
@@ -339,7 +327,7 @@ func grantee(ctx context.Context, s *session.Session, g v1alpha1.Grant, v *whoVi
 			v.Note = "several pods are said to have it by another IPAM: the condition TwoOwners of the pool names them"
 			return nil
 		}
-		v.Pods = []useView{{Node: g.To.Node, Namespace: g.To.Namespace, Pod: g.To.Name}}
+		v.Pods = []state.Use{{Node: g.To.Node, Namespace: g.To.Namespace, Pod: g.To.Name}}
 		return nil
 	case v1alpha1.GranteeReservation:
 		v.Owner, v.Reservation = "Reservation", g.To.Name
@@ -358,10 +346,10 @@ func grantee(ctx context.Context, s *session.Session, g v1alpha1.Grant, v *whoVi
 		case err != nil:
 			return fmt.Errorf("read sub-lease %s: %w", name, err)
 		case sub.Spec.Use != nil:
-			v.Pods = append(v.Pods, viewUse(&sub))
+			v.Pods = append(v.Pods, state.UseOf(&sub))
 		case sub.Spec.Request != nil:
 			r := sub.Spec.Request
-			v.Pods = append(v.Pods, useView{Node: sub.Spec.Node, Namespace: r.Pod.Namespace, Pod: r.Pod.Name, Interface: r.Interface})
+			v.Pods = append(v.Pods, state.Use{Node: sub.Spec.Node, Namespace: r.Pod.Namespace, Pod: r.Pod.Name, Interface: r.Interface})
 		}
 	}
 	return nil

@@ -205,6 +205,10 @@ var rules = []rule{
 		never: []string{"./cmd", "./attach", "./ipam/controller"}, but: []string{"./cmd/kubectl-tenure/screen"},
 	},
 	{
+		pkg: "./cmd/kubectl-tenure/state", why: "it serves several verbs, and is about none of them",
+		never: []string{"./cmd/kubectl-tenure"}, but: []string{"./cmd/kubectl-tenure/audit", "./cmd/kubectl-tenure/screen", "./cmd/kubectl-tenure/session"},
+	},
+	{
 		pkg: "./cmd/kubectl-tenure/audit", why: "it judges what was read: no clients, no clock, no I/O",
 		never: join(kubernetes, bolt, cni, outside, []string{"./ipam/node/agent", "./ipam/kube", "./ipam/node/store", "./ipam/agentapi", "./api/v1alpha1", "./claims", "./attach"}),
 	},

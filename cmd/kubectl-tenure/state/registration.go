@@ -1,4 +1,4 @@
-package main
+package state
 
 import (
 	"context"
@@ -15,9 +15,9 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// readRegistration reads a node's registration live, nil if there is none, and when it was last
+// Registration reads a node's registration live, nil if there is none, and when it was last
 // renewed. Of one that is garbled it returns what can be read, as the controller does.
-func readRegistration(ctx context.Context, s *session.Session, name protocol.NodeName) (*protocol.Registration, time.Time, error) {
+func Registration(ctx context.Context, s *session.Session, name protocol.NodeName) (*protocol.Registration, time.Time, error) {
 	var o coordination.Lease
 	switch err := s.Client.Get(ctx, s.API.RegistrationKey(name), &o); {
 	case apierrors.IsNotFound(err):
@@ -39,10 +39,10 @@ func regsIn(l *coordination.LeaseList) (regs []coordination.Lease) {
 	return regs
 }
 
-// registrations returns the registrations by their nodes: of one that is garbled what can be read,
+// Registrations returns the registrations by their nodes: of one that is garbled what can be read,
 // and from is told. The Beat of each is the one by [lastBeat].
-func registrations(ctx context.Context, s *session.Session, from reader) (map[protocol.NodeName]protocol.Registration, error) {
-	all, err := read(ctx, from, &coordination.LeaseList{}, regsIn, func(o *coordination.Lease) (protocol.Registration, error) {
+func Registrations(ctx context.Context, s *session.Session, from Reader) (map[protocol.NodeName]protocol.Registration, error) {
+	all, err := Read(ctx, from, &coordination.LeaseList{}, regsIn, func(o *coordination.Lease) (protocol.Registration, error) {
 		reg, err := kube.RegistrationOf(o)
 		if err != nil {
 			from.not(o, err)

@@ -1,4 +1,4 @@
-package main
+package state
 
 import (
 	"slices"
@@ -35,7 +35,7 @@ func TestMissed(t *testing.T) {
 			},
 		}
 		tt.change(p)
-		got, since := missed(p)
+		got, since := Missed(p)
 		if !slices.Equal(got, tt.want) || len(got) > 0 && !since.Equal(began.Time) {
 			t.Errorf("%s: it lacks %q since %v; want %q", what, got, since, tt.want)
 		}

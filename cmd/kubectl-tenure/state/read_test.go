@@ -1,4 +1,4 @@
-package main
+package state
 
 import (
 	"context"
@@ -80,15 +80,15 @@ func TestListsGoOn(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := &pagesOf{pages: tt.pages}
-			not := newUnread(c)
-			all, err := read(t.Context(), not.of("pod"), &corev1.PodList{}, func(l *corev1.PodList) []corev1.Pod { return l.Items }, func(o *corev1.Pod) (string, error) {
+			not := NewUnread(c)
+			all, err := Read(t.Context(), not.Of("pod"), &corev1.PodList{}, func(l *corev1.PodList) []corev1.Pod { return l.Items }, func(o *corev1.Pod) (string, error) {
 				if len(o.Name) > 1 {
 					return "", errors.New("garbled")
 				}
 				return o.Name, nil
 			})
 			got := strings.Join(all, " ")
-			for _, u := range not.all {
+			for _, u := range not.All {
 				got += ", not " + u.Object
 			}
 			if got != tt.want || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
