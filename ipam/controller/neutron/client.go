@@ -12,6 +12,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack"
 	"github.com/gophercloud/gophercloud/v2/openstack/config/clouds"
+	"github.com/gophercloud/gophercloud/v2/openstack/identity/v3/tokens"
 	"sigs.k8s.io/yaml"
 )
 
@@ -157,4 +158,19 @@ func (c *Client) network(ctx context.Context) (*gophercloud.ServiceClient, error
 	}
 	c.service = service
 	return service, nil
+}
+
+// project returns the ID of the project that the credentials are of; "" where nobody is asked who
+// it is.
+func (c *Client) project(ctx context.Context) string {
+	service, err := c.network(ctx)
+	if err != nil || service.ProviderClient == nil {
+		return ""
+	}
+	if token, ok := service.GetAuthResult().(tokens.CreateResult); ok {
+		if p, err := token.ExtractProject(); err == nil && p != nil {
+			return p.ID
+		}
+	}
+	return ""
 }

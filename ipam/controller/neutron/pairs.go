@@ -19,11 +19,16 @@ type Pair struct{ Addr, MAC string }
 type ServerPort struct {
 	ID       string
 	Server   string // the machine's UUID
+	Project  string
 	Pairs    []Pair
 	Revision int
+
+	// Doubt is an [Error] that says why nobody knows whether the port is the machine's; nil: it is.
+	Doubt error
 }
 
-// PortsOfServers returns the ports that virtual machines have on a network.
+// PortsOfServers returns the ports that virtual machines have on a network. Who may use the network
+// may make a port there that names any machine: see ofMachines.
 func (c *Client) PortsOfServers(ctx context.Context, network string, servers []string) (all []ServerPort, err error) {
 	ctx, cancel, b := c.begin(ctx)
 	defer cancel()
@@ -34,11 +39,28 @@ func (c *Client) PortsOfServers(ctx context.Context, network string, servers []s
 		}
 		for _, p := range found {
 			if !strings.HasPrefix(p.Owner, "tenure:") {
-				all = append(all, ServerPort{ID: p.ID, Server: p.Claim, Pairs: p.pairs, Revision: p.Revision})
+				all = append(all, ServerPort{ID: p.ID, Server: p.Claim, Project: p.Project, Pairs: p.pairs, Revision: p.Revision})
 			}
 		}
 	}
-	return all, nil
+	return ofMachines(all, c.project(ctx)), nil
+}
+
+// ofMachines returns those of the ports that name machines which are the machines'. Where there are
+// ports of our project they are those. Else the machines are of another project. Where one machine
+// has ports of several, nobody knows which are its own.
+func ofMachines(all []ServerPort, ours string) []ServerPort {
+	if slices.ContainsFunc(all, func(p ServerPort) bool { return p.Project == ours }) {
+		return slices.DeleteFunc(all, func(p ServerPort) bool { return p.Project != ours })
+	}
+	for i, p := range all {
+		if j := slices.IndexFunc(all, func(o ServerPort) bool { return o.Server == p.Server && o.Project != p.Project }); j >= 0 {
+			all[i].Doubt = &Error{Reason: NotOurs, Message: fmt.Sprintf(
+				"ports %s of project %s and %s of project %s are both said to be machine %s's, and addresses are allowed on neither: delete the one that is not",
+				p.ID, p.Project, all[j].ID, all[j].Project, p.Server)}
+		}
+	}
+	return all
 }
 
 // SetPairs has a port as it was read have these pairs and no others. If it has changed since,

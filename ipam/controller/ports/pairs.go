@@ -218,7 +218,11 @@ func (p *Ports) allow(ctx context.Context, nc Neutron, pool *v1alpha1.IPPool) (s
 		if slices.Equal(next, port.Pairs) {
 			continue
 		}
-		switch err := nc.SetPairs(ctx, port, next); reasonOf(err) {
+		err := port.Doubt
+		if err == nil {
+			err = nc.SetPairs(ctx, port, next)
+		}
+		switch reasonOf(err) {
 		case "":
 			p.Log.InfoContext(ctx, "addresses allowed on the port of a node", "node", node, "port", port.ID, "pairs", len(next))
 		case neutron.Changed:

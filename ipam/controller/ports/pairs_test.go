@@ -1,6 +1,7 @@
 package ports
 
 import (
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -85,6 +86,21 @@ func TestPairsOfPodsThatAreThere(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestPairsOfPortsInDoubt: nothing is allowed on a port that may not be the node's, and the pool
+// says why. Claims of which it has pairs count as stuck.
+func TestPairsOfPortsInDoubt(t *testing.T) {
+	c := &cloud{ours: []neutron.Port{ourPort("a", "ua", pairA.Addr, macA), ourPort("b", "ub", pairB.Addr, macB)}, servers: nodesPort(pairB)}
+	c.servers[0].Doubt = &neutron.Error{Reason: neutron.NotOurs, Message: "two ports"}
+	p, _ := newPorts(t, c, pairsPool(), virtual("vm", machine), claimOf("ua", "10.9.0.5/24", ""), podOn("team", "ua", "vm"), useOf("ua", "vm"))
+	stuck, bad, err := p.allow(t.Context(), c, pairsPool())
+	if err != nil || bad.Reason != neutron.NotOurs || bad.Message != "two ports" || !maps.Equal(stuck, map[protocol.UID]bool{"ub": true}) {
+		t.Errorf("stuck are %v, the problem is %+v, %v; want ub, and why", stuck, bad, err)
+	}
+	if got := c.pairs(); !slices.Equal(got, []neutron.Pair{pairB}) {
+		t.Errorf("the port allows %v; want what it did", got)
 	}
 }
 
