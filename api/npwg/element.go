@@ -42,15 +42,15 @@ func parseJSON(text, namespace string, version func(namespace, name string) Vers
 		}
 		return nil, fmt.Errorf("want names separated by commas, or a JSON list of network selection elements: %w", err)
 	}
-	var wrong faults
+	var wrong Faults
 	tooMany := checkCount(len(elements))
 	selections := make([]Selection, min(len(elements), MaxSelections))
 	for i := range selections {
 		if err := selections[i].parse(elements[i], namespace, version); err != nil {
-			wrong.add(fmt.Errorf("element %d: %w", i+1, err))
+			wrong.Add(fmt.Errorf("element %d: %w", i+1, err))
 		}
 	}
-	return selections, errors.Join(tooMany, wrong.err())
+	return selections, errors.Join(tooMany, wrong.Err())
 }
 
 func (s *Selection) parse(raw json.RawMessage, namespace string, version func(namespace, name string) Version) error {
@@ -113,19 +113,19 @@ func readIPs(s *Selection, raw json.RawMessage, v Version) error {
 	if json.Unmarshal(raw, &texts) != nil || len(texts) == 0 {
 		return fmt.Errorf("%.80s is not a list of one address or more", raw)
 	}
-	var wrong faults
+	var wrong Faults
 	for _, text := range texts {
 		ip, err := ParseIP(text)
 		if err == nil && v == V1 && strings.Contains(text, "/") {
 			err = fmt.Errorf("%.80q has a prefix length, which version 1 of the specification does not know", text)
 		}
 		if err != nil {
-			wrong.add(err)
+			wrong.Add(err)
 			continue
 		}
 		s.IPs = append(s.IPs, ip)
 	}
-	return wrong.err()
+	return wrong.Err()
 }
 
 // ParseIP reads an address, with or without a prefix length, as an element of ips is

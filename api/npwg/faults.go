@@ -9,13 +9,14 @@ import (
 // thousand, and what is said of it goes to logs and events.
 const maxFaults = 16
 
-// faults are what is wrong with the elements of a list.
-type faults struct {
+// Faults are what is wrong with the elements of a list. The zero Faults are none.
+type Faults struct {
 	said []error
 	more int
 }
 
-func (f *faults) add(err error) {
+// Add adds a fault.
+func (f *Faults) Add(err error) {
 	if len(f.said) == maxFaults {
 		f.more++
 		return
@@ -23,7 +24,8 @@ func (f *faults) add(err error) {
 	f.said = append(f.said, err)
 }
 
-func (f *faults) err() error {
+// Err returns what is wrong, of which the first are said, and of the others how many there are.
+func (f *Faults) Err() error {
 	if f.more == 0 {
 		return errors.Join(f.said...)
 	}

@@ -210,7 +210,7 @@ func checkDefaultRoutes(selections []Selection) error {
 // parseList reads "name, namespace/name, name@interface".
 func parseList(text, namespace string) ([]Selection, error) {
 	var selections []Selection
-	var wrong faults
+	var wrong Faults
 	tooMany := checkCount(strings.Count(text, ",") + 1)
 	for item := range strings.SplitSeq(text, ",") {
 		if len(selections) == MaxSelections {
@@ -218,11 +218,11 @@ func parseList(text, namespace string) ([]Selection, error) {
 		}
 		s, err := parseItem(strings.TrimSpace(item), namespace)
 		if err != nil {
-			wrong.add(fmt.Errorf("element %d, %.80q: %w", len(selections)+1, item, err))
+			wrong.Add(fmt.Errorf("element %d, %.80q: %w", len(selections)+1, item, err))
 		}
 		selections = append(selections, s)
 	}
-	return selections, errors.Join(tooMany, wrong.err())
+	return selections, errors.Join(tooMany, wrong.Err())
 }
 
 // checkCount reports that an annotation selects too many networks.

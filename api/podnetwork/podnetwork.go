@@ -65,9 +65,6 @@ const DefaultInterface = "eth0"
 // maxElements is how many elements a list may have.
 const maxElements = 256
 
-// maxFaults is how many faults of a list are said: they go to answers, logs and Events.
-const maxFaults = 16
-
 // An Element is one element of the list.
 type Element struct {
 	// Network is podNetworkName, and Attachment podNetworkAttachmentName, which is of the pod's
@@ -109,18 +106,17 @@ func Parse(text string) ([]Element, error) {
 	if len(raws) > maxElements {
 		return nil, fmt.Errorf("it has %d elements; a pod may list %d", len(raws), maxElements)
 	}
-	var faults []error
+	var wrong npwg.Faults
 	elements := make([]Element, len(raws))
 	for i, raw := range raws {
 		if err := elements[i].parse(raw); err != nil {
-			faults = append(faults, fmt.Errorf("element %d: %w", i+1, err))
+			wrong.Add(fmt.Errorf("element %d: %w", i+1, err))
 		}
 	}
-	faults = append(faults, conflicts(elements)...)
-	if more := len(faults) - maxFaults; more > 0 {
-		faults = append(faults[:maxFaults], fmt.Errorf("and %d more", more))
+	for _, err := range conflicts(elements) {
+		wrong.Add(err)
 	}
-	return elements, errors.Join(faults...)
+	return elements, wrong.Err() //nolint:wrapcheck // says which element it is about
 }
 
 func (e *Element) parse(raw json.RawMessage) error {
@@ -128,32 +124,32 @@ func (e *Element) parse(raw json.RawMessage) error {
 	if err != nil || members == nil {
 		return fmt.Errorf("%.80s is not an object", raw)
 	}
-	var faults []error
+	var wrong npwg.Faults
 	for _, key := range slices.Sorted(maps.Keys(members)) {
 		read, known := readers[key]
 		if !known {
-			faults = append(faults, fmt.Errorf("key %.80q does not exist; there are %s", key, strings.Join(slices.Sorted(maps.Keys(readers)), ", ")))
+			wrong.Add(fmt.Errorf("key %.80q does not exist; there are %s", key, strings.Join(slices.Sorted(maps.Keys(readers)), ", ")))
 			continue
 		}
 		if string(members[key]) == "null" {
 			continue
 		}
 		if err := read(e, members[key]); err != nil {
-			faults = append(faults, fmt.Errorf("%s: %w", key, err))
+			wrong.Add(fmt.Errorf("%s: %w", key, err))
 		}
 	}
 	switch {
-	case len(faults) > 0:
+	case wrong.Err() != nil:
 	case e.Network == "" && e.Attachment == "":
-		faults = append(faults, errors.New("it names no network: give podNetworkName or podNetworkAttachmentName"))
+		wrong.Add(errors.New("it names no network: give podNetworkName or podNetworkAttachmentName"))
 	case e.Network != "" && e.Attachment != "":
-		faults = append(faults, errors.New("it has podNetworkName and podNetworkAttachmentName; keep one"))
+		wrong.Add(errors.New("it has podNetworkName and podNetworkAttachmentName; keep one"))
 	case e.IsDefault() && e.Interface != "" && e.Interface != DefaultInterface:
-		faults = append(faults, fmt.Errorf("interfaceName: the default network's interface is %s, not %s", DefaultInterface, e.Interface))
+		wrong.Add(fmt.Errorf("interfaceName: the default network's interface is %s, not %s", DefaultInterface, e.Interface))
 	case !e.IsDefault() && e.Interface == DefaultInterface:
-		faults = append(faults, fmt.Errorf("interfaceName: %s is the default network's interface", DefaultInterface))
+		wrong.Add(fmt.Errorf("interfaceName: %s is the default network's interface", DefaultInterface))
 	}
-	return errors.Join(faults...)
+	return wrong.Err() //nolint:wrapcheck // says which key it is about
 }
 
 // readers read the keys of an element.

@@ -2,6 +2,7 @@ package podnetwork_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -43,6 +44,7 @@ func TestParse(t *testing.T) {
 		{name: "W2 eth0 is the default network's", text: `[{"podNetworkName": "a", "interfaceName": "eth0"}]`, faults: []string{"eth0 is the default network's interface"}},
 		{name: "W2 the default network's is eth0", text: `[{"podNetworkName": "default", "interfaceName": "net1"}]`, faults: []string{"the default network's interface is eth0, not net1"}},
 		{name: "W2 a flag that is a word", text: `[{"podNetworkName": "a", "isDefaultGW4": "true"}]`, faults: []string{`isDefaultGW4: "true" is neither true nor false`}},
+		{name: "W2 many misspelt keys", text: "[{" + misspelt(1000) + "}]", faults: []string{`key "k000" does not exist`, "and 984 more"}},
 		{name: "W2 too many", text: "[" + strings.Repeat(`{},`, 256) + "{}]", faults: []string{"it has 257 elements; a pod may list 256"}},
 	}
 	for _, tt := range tests {
@@ -58,6 +60,15 @@ func TestParse(t *testing.T) {
 			}
 		})
 	}
+}
+
+// misspelt returns members of an object that mean nothing.
+func misspelt(n int) string {
+	var all []string
+	for i := range n {
+		all = append(all, fmt.Sprintf(`"k%03d": 1`, i))
+	}
+	return strings.Join(all, ", ")
 }
 
 // TestPodIP (W5): what is written is the proposal's form.

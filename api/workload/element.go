@@ -29,6 +29,10 @@ func (e Element) selectedBy(s npwg.Selection) bool {
 	return s.Namespace == e.Namespace && s.Name == e.Name && (e.Interface == "" || e.Interface == s.Interface)
 }
 
+// maxElements is how many claims a pod may have. Each is compared with the others, for each ordinal
+// of a set.
+const maxElements = 64
+
 // ParseElements reads [AnnotationClaims]. namespace is the pods'.
 func ParseElements(text, namespace string) ([]Element, error) {
 	if strings.ContainsAny(text, `[{"`) {
@@ -40,6 +44,9 @@ func ParseElements(text, namespace string) ([]Element, error) {
 	selections, err := npwg.Parse(text, namespace, nil)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // says which element it is about
+	}
+	if len(selections) > maxElements {
+		return nil, fmt.Errorf("it names %d networks; a pod may have claims of %d", len(selections), maxElements)
 	}
 	elements := make([]Element, len(selections))
 	names := map[string]Element{}

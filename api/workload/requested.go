@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/tenure-ipam/tenure/api/npwg"
 )
 
 // An addrRange is addresses in a row, all of one family.
@@ -115,22 +117,22 @@ func parseRanges(list string) ([]addrRange, error) {
 
 // checkRanges checks that each range has an address for every ordinal.
 func (s Set) checkRanges() error {
-	var errs []error
+	var wrong npwg.Faults
 	for _, e := range s.Elements {
 		for _, r := range s.ranges[e] {
 			if _, ok := r.at(s.Count - 1); s.Count > 0 && !ok {
-				errs = append(errs, fmt.Errorf("%s: range %s has fewer than %d addresses, and the StatefulSet has %d ordinals", e, r, s.Count, s.Count))
+				wrong.Add(fmt.Errorf("%s: range %s has fewer than %d addresses, and the StatefulSet has %d ordinals", e, r, s.Count, s.Count))
 			}
 		}
 	}
 	for i, a := range s.Elements {
 		for _, b := range s.Elements[i+1:] {
 			if a.Namespace == b.Namespace && a.Name == b.Name && overlap(s.ranges[a], s.ranges[b]) {
-				errs = append(errs, fmt.Errorf("%s and %s are of one network, and their ranges overlap", a, b))
+				wrong.Add(fmt.Errorf("%s and %s are of one network, and their ranges overlap", a, b))
 			}
 		}
 	}
-	return errors.Join(errs...)
+	return wrong.Err() //nolint:wrapcheck // says which element it is about
 }
 
 // overlap reports whether a range of a and one of b have an address in common.

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -196,4 +197,24 @@ func FuzzParseSet(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestManyElements: what is said of a long annotation is short, and so is what is done about it.
+func TestManyElements(t *testing.T) {
+	parse := func(n int) error {
+		var claims, requested []string
+		for i := range n {
+			claims = append(claims, fmt.Sprintf("lan@net%d", i))
+			requested = append(requested, claims[i]+"=10.0.0.5")
+		}
+		list := strings.Join(claims, ",")
+		_, err := ParseSet("ns", "web", 0, 1, Text{Claims: list, Networks: list, Requested: strings.Join(requested, ";")})
+		return err
+	}
+	if err := parse(64); err == nil || !strings.Contains(err.Error(), "overlap") || len(err.Error()) > 4096 {
+		t.Errorf("of 64 elements with one range it says %.4096v", err)
+	}
+	if err := parse(65); err == nil || !strings.Contains(err.Error(), "a pod may have claims of 64") {
+		t.Errorf("of 65 elements it says %.4096v", err)
+	}
 }
