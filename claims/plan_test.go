@@ -153,6 +153,7 @@ func TestDecide(t *testing.T) {
 		{"network still ambiguous", seen{claim: fresh().with(metav1.ConditionFalse, ReasonNetworkAmbiguous, "because"), network: verdict(networks.Ambiguous)}, "withdraw"},
 		{"network known", seen{claim: fresh(), network: known()}, "ask"},
 		{"addresses requested", seen{claim: requests(fresh(), "fd00::7/64, 10.0.0.5"), network: known()}, "ask with fd00::7, 10.0.0.5"},
+		{"ten thousand addresses requested", seen{claim: requests(fresh(), manyAddresses(10_000)), network: known()}, "withdraw, write RequestedIPsInvalid [], event"},
 		{"an address requested twice", seen{claim: requests(fresh(), "10.0.0.5,10.0.0.5/24"), network: known()}, "withdraw, write RequestedIPsInvalid [], event"},
 		{"no address requested", seen{claim: requests(fresh(), "10.0.0.5,lan"), network: known()}, "withdraw, write RequestedIPsInvalid [], event"},
 		{"a requested address is another's", seen{claim: requests(fresh(), "10.0.0.5"), network: known(), answer: waits(grants.Taken, noon)},
@@ -362,4 +363,13 @@ func TestPatch(t *testing.T) {
 			}
 		})
 	}
+}
+
+// manyAddresses is a request for so many addresses.
+func manyAddresses(n int) string {
+	var all []string
+	for a := netip.MustParseAddr("fd00::1"); len(all) < n; a = a.Next() {
+		all = append(all, a.String())
+	}
+	return strings.Join(all, ",")
 }

@@ -47,6 +47,10 @@ func (c claim) request() request {
 	return request{text: c.requested, from: workload.AnnotationRequested}
 }
 
+// maxRequested is how many addresses a claim may ask for, as poolspec has it of an interface: each
+// is compared with those before it, and an annotation has room for some ten thousand.
+const maxRequested = 64
+
 // parse reads the addresses, which commas separate. A prefix length is allowed, and is the
 // network's all the same.
 func (r request) parse() (addrs []netip.Addr, err error) {
@@ -64,6 +68,9 @@ func (r request) parse() (addrs []netip.Addr, err error) {
 		a := ip.Addr.Unmap()
 		if slices.Contains(addrs, a) {
 			return nil, fmt.Errorf("%s%v stands there twice", r.prefix(), a)
+		}
+		if len(addrs) == maxRequested {
+			return nil, fmt.Errorf("%sit has more than %d addresses", r.prefix(), maxRequested)
 		}
 		addrs = append(addrs, a)
 	}
