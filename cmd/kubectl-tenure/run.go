@@ -102,7 +102,7 @@ func newRoot(s *session.Session) *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return session.Usagef("%s: %v", c.Name(), err) })
 	s.AddFlags(root.PersistentFlags())
 	root.AddCommand(
-		newPools(s), newLeases(s), newClaims(s), newWho(s), newPod(s), newExplain(s), newCheck(s), newRelease(s), newImport(s), newExport(s), newCertificate(s), newUninstall(s), newVersion(s),
+		newPools(s), newLeases(s), newClaims(s), newWho(s), newPod(s), newExplain(s), newCheck(s), newRelease(s), newImport(s), newExport(s), newCertificate(s), newUninstall(s), newVersion(s, version),
 	)
 	root.SetHelpCommand(newHelp(root))
 	s.Complete(root)

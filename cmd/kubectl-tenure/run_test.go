@@ -155,7 +155,7 @@ spec: {jobTemplate: {spec: {template: {metadata: {annotations: {k8s.v1.cni.cncf.
 					t.Errorf("it does not say %q:\n%s", want, stdout)
 				}
 			}
-			if strings.Contains(stdout, standIn) {
+			if strings.Contains(stdout, "not-seen-by-kubectl-tenure") {
 				t.Errorf("it shows what stands in for the default network:\n%s", stdout)
 			}
 		})

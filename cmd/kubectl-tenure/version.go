@@ -32,7 +32,7 @@ type versionView struct {
 	Pods    int    `json:"pods,omitempty"`  // of controllers
 }
 
-func newVersion(s *session.Session) *cobra.Command {
+func newVersion(s *session.Session, version string) *cobra.Command {
 	var o session.Output
 	c := &cobra.Command{
 		Use: "version", Short: "which versions run: client, agents, controllers",
@@ -45,14 +45,14 @@ that of this program alone, and asks no cluster.`,
 			if err := session.OneOf("output", o.Format, "", "json", "yaml"); err != nil {
 				return err
 			}
-			return versions(c.Context(), s, o)
+			return versions(c.Context(), s, o, version)
 		},
 	}
 	c.Flags().StringVarP(&o.Format, "output", "o", "", "what to write: json, yaml")
 	return c
 }
 
-func versions(ctx context.Context, s *session.Session, o session.Output) error {
+func versions(ctx context.Context, s *session.Session, o session.Output, version string) error {
 	v := versionsView{Client: version, Agents: []versionView{}, Controllers: []versionView{}}
 	err := s.Connect()
 	var agents, controllers map[string]int
