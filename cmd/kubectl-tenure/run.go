@@ -13,6 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/check"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/install"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/moving"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/release"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
 )
 
@@ -102,7 +106,7 @@ func newRoot(s *session.Session) *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return session.Usagef("%s: %v", c.Name(), err) })
 	s.AddFlags(root.PersistentFlags())
 	root.AddCommand(
-		newPools(s), newLeases(s), newClaims(s), newWho(s), newPod(s), newExplain(s), newCheck(s), newRelease(s), newImport(s), newExport(s), newCertificate(s), newUninstall(s), newVersion(s, version),
+		newPools(s), newLeases(s), newClaims(s), newWho(s), newPod(s), newExplain(s), check.New(s), release.New(s), moving.NewImport(s), moving.NewExport(s), install.NewCertificate(s), install.NewUninstall(s), install.NewVersion(s, version),
 	)
 	root.SetHelpCommand(newHelp(root))
 	s.Complete(root)

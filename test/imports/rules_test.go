@@ -209,6 +209,22 @@ var rules = []rule{
 		never: []string{"./cmd/kubectl-tenure"}, but: []string{"./cmd/kubectl-tenure/audit", "./cmd/kubectl-tenure/screen", "./cmd/kubectl-tenure/session"},
 	},
 	{
+		pkg: "./cmd/kubectl-tenure/moving", why: "it moves pods between IPAMs, and shows and releases nothing else",
+		never: []string{"./cmd/kubectl-tenure"}, but: []string{"./cmd/kubectl-tenure/audit", "./cmd/kubectl-tenure/screen", "./cmd/kubectl-tenure/session", "./cmd/kubectl-tenure/state"},
+	},
+	{
+		pkg: "./cmd/kubectl-tenure/check", why: "it reads what the rules are held to, and prints what they say",
+		never: []string{"./cmd/kubectl-tenure"}, but: []string{"./cmd/kubectl-tenure/audit", "./cmd/kubectl-tenure/screen", "./cmd/kubectl-tenure/session", "./cmd/kubectl-tenure/state"},
+	},
+	{
+		pkg: "./cmd/kubectl-tenure/release", why: "it writes for a node that is lost, and needs nothing of other verbs",
+		never: []string{"./cmd/kubectl-tenure"}, but: []string{"./cmd/kubectl-tenure/audit", "./cmd/kubectl-tenure/screen", "./cmd/kubectl-tenure/session", "./cmd/kubectl-tenure/state"},
+	},
+	{
+		pkg: "./cmd/kubectl-tenure/install", why: "it is about what is installed, not about addresses",
+		never: []string{"./cmd/kubectl-tenure"}, but: []string{"./cmd/kubectl-tenure/audit", "./cmd/kubectl-tenure/screen", "./cmd/kubectl-tenure/session", "./cmd/kubectl-tenure/state"},
+	},
+	{
 		pkg: "./cmd/kubectl-tenure/audit", why: "it judges what was read: no clients, no clock, no I/O",
 		never: join(kubernetes, bolt, cni, outside, []string{"./ipam/node/agent", "./ipam/kube", "./ipam/node/store", "./ipam/agentapi", "./api/v1alpha1", "./claims", "./attach"}),
 	},

@@ -1,4 +1,4 @@
-package main
+package install
 
 import (
 	"maps"
@@ -19,7 +19,7 @@ import (
 // agentSet returns the agent as it is shipped, with further arguments.
 func agentSet(t *testing.T, args ...string) *appsv1.DaemonSet {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "programs", "tenured.yaml"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "deploy", "programs", "tenured.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

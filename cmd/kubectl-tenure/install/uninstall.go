@@ -1,4 +1,6 @@
-package main
+// Package install has the verbs about Tenure as it is installed: certificate makes the certificate
+// of its webhooks, version says which versions run, and uninstall takes it off the nodes.
+package install
 
 import (
 	"context"
@@ -57,7 +59,7 @@ type uninstall struct {
 	wait  time.Duration
 }
 
-func newUninstall(s *session.Session) *cobra.Command {
+func NewUninstall(s *session.Session) *cobra.Command {
 	u := &uninstall{Session: s}
 	c := &cobra.Command{
 		Use: "uninstall", Short: "take Tenure off the nodes, if nobody has an address",

@@ -1,4 +1,8 @@
-package main
+// Package moving moves pods between Tenure and other IPAMs while they run. import brings the
+// segments of whereabouts and host-local into pools, and export gives them back to whereabouts.
+// Both find segments in definitions and pools, and say what is in the way. With --apply they
+// switch the definitions.
+package moving
 
 import (
 	"context"

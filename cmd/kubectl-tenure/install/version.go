@@ -1,4 +1,4 @@
-package main
+package install
 
 import (
 	"context"
@@ -32,7 +32,7 @@ type versionView struct {
 	Pods    int    `json:"pods,omitempty"`  // of controllers
 }
 
-func newVersion(s *session.Session, version string) *cobra.Command {
+func NewVersion(s *session.Session, version string) *cobra.Command {
 	var o session.Output
 	c := &cobra.Command{
 		Use: "version", Short: "which versions run: client, agents, controllers",

@@ -1,4 +1,4 @@
-package main
+package moving
 
 import (
 	"context"
@@ -47,7 +47,7 @@ type exporting struct {
 	state     foreignState
 }
 
-func newExport(s *session.Session) *cobra.Command {
+func NewExport(s *session.Session) *cobra.Command {
 	e := &exporting{moving: moving{Session: s, from: foreign.Type}}
 	c := &cobra.Command{
 		Use: "export --to whereabouts", Short: "move networks from Tenure to whereabouts",

@@ -1,4 +1,4 @@
-package main
+package moving
 
 import (
 	"cmp"
@@ -55,7 +55,7 @@ type importing struct {
 	trustStatus bool
 }
 
-func newImport(s *session.Session) *cobra.Command {
+func NewImport(s *session.Session) *cobra.Command {
 	i := &importing{moving: moving{Session: s, to: foreign.Type}}
 	c := &cobra.Command{
 		Use: "import --from IPAM", Short: "move networks from whereabouts, host-local or another IPAM to Tenure",

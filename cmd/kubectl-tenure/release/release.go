@@ -1,4 +1,6 @@
-package main
+// Package release has the verb release-node: it puts on record that a node is off for good, so
+// that the controller gives what the node holds to others.
+package release
 
 import (
 	"bufio"
@@ -46,7 +48,7 @@ type release struct {
 	wait     time.Duration
 }
 
-func newRelease(s *session.Session) *cobra.Command {
+func New(s *session.Session) *cobra.Command {
 	r := &release{Session: s}
 	c := &cobra.Command{
 		Use: "release-node NODE", Short: "give back what a node holds that is gone for good",

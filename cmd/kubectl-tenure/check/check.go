@@ -1,4 +1,6 @@
-package main
+// Package check has the verb check: it reads the whole cluster, and says what breaks the rules of
+// package audit.
+package check
 
 import (
 	"context"
@@ -12,7 +14,7 @@ import (
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
 )
 
-func newCheck(s *session.Session) *cobra.Command {
+func New(s *session.Session) *cobra.Command {
 	var o session.Output
 	apart := 5 * time.Second
 	c := &cobra.Command{
