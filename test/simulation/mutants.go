@@ -22,7 +22,7 @@ type mutation struct {
 var mutants = map[Fault][]mutation{
 	M1: {step},
 	M2: memory,
-	M6: {{"ipam/node/agent/lost.go", `		all = append(all, protocol.FrozenLease(l))
+	M6: {{"ipam/node/agent/losses.go", `		all = append(all, protocol.FrozenLease(l))
 `, `		r := protocol.FrozenLease(l)
 		if mutant.On == "M6" {
 			r.Phase = protocol.Releasing
@@ -30,40 +30,40 @@ var mutants = map[Fault][]mutation{
 		all = append(all, r)
 `}},
 	M7: {{"ipam/node/store/right.go", "return known.right.Serves(term), nil", `return known.right.Serves(term) || mutant.On == "M7" && known.right.Phase == protocol.Frozen, nil`}},
-	M10: append([]mutation{{"ipam/node/agent/cede.go", `if err := space.Bar(x, true); err != nil {
+	M10: append([]mutation{{"ipam/node/agent/blocks_cede.go", `if err := space.Bar(x, true); err != nil {
 			return nil, err`, `if err := space.Bar(x, mutant.On != "M10"); err != nil {
 			return nil, err`}}, memory...),
-	M12: {step, {"ipam/node/agent/takeback.go", "!slices.Contains(r.Grants, x) {", `(mutant.On == "M12" || !slices.Contains(r.Grants, x)) {`}},
-	M19: {{"ipam/node/agent/registration.go", "had := a.registrar.Term\n", `had := a.registrar.Term
+	M12: {step, {"ipam/node/agent/blocks_takeback.go", "!slices.Contains(r.Grants, x) {", `(mutant.On == "M12" || !slices.Contains(r.Grants, x)) {`}},
+	M19: {{"ipam/node/agent/registration.go", "had := reg.registrar.Term\n", `had := reg.registrar.Term
 		if mutant.On == "M19" && res.Accepted {
 			res.Next.Sent = ev.Now
 		}
 `}},
-	M26: {{"ipam/node/agent/uses.go", `if err := a.withheldRight(r); err != nil {
+	M26: {{"ipam/node/agent/rights_confirm.go", `if err := rs.pools.withheldRight(r); err != nil {
 		return ev, err // its`, `if mutant.On == "M26" {
 		ev.Outcome = protocol.Done
 		return ev, nil
 	}
-	if err := a.withheldRight(r); err != nil {
+	if err := rs.pools.withheldRight(r); err != nil {
 		return ev, err // its`}},
 	M28: unusedMutants,
-	M30: {{"ipam/node/agent/add.go", "entries, damaged, err := delqueue.OfKey(", `if mutant.On == "M30" {
+	M30: {{"ipam/node/agent/attachments_journal.go", "entries, damaged, err := delqueue.OfKey(", `if mutant.On == "M30" {
 		return nil
 	}
 	entries, damaged, err := delqueue.OfKey(`}},
 	M32: {
-		{"ipam/node/agent/sweep.go", "if !a.host.Gone(att) || !", `if mutant.On != "M32" && !a.host.Gone(att) || !`},
-		{"ipam/node/agent/sweep.go", "out == protocol.Done && !pod.Is(att.Pod.UID)", `out == protocol.Done && (mutant.On == "M32" && pod.UID != att.Pod.UID || !pod.Is(att.Pod.UID))`},
+		{"ipam/node/agent/attachments.go", "if !as.host.Gone(att) || !", `if mutant.On != "M32" && !as.host.Gone(att) || !`},
+		{"ipam/node/agent/attachments.go", "out == protocol.Done && !pod.Is(att.Pod.UID)", `out == protocol.Done && (mutant.On == "M32" && pod.UID != att.Pod.UID || !pod.Is(att.Pod.UID))`},
 	},
-	M33: {{"ipam/node/agent/lease_calls.go", `out, why := protocol.Confirmation(r, p, read)
+	M33: {{"ipam/node/agent/rights_confirm.go", `out, why := protocol.Confirmation(r, p, read)
 `, `out, why := protocol.Confirmation(r, p, read)
 	if mutant.On == "M33" {
 		return protocol.Done, nil
 	}
 `}},
 	M34: {
-		{"ipam/node/agent/lease_calls.go", "	return protocol.Right{Kind: protocol.RightLease, Name: protocol.LeaseName(name, block), LeaseRight", `	if mutant.On == "M34" {
-		return protocol.Right{Kind: protocol.RightLease, Name: fmt.Sprintf("%s.%d", protocol.LeaseName(name, block), p.Generation), LeaseRight: protocol.LeaseRight{Pool: name, PoolUID: p.UID, Block: block}}
+		{"ipam/node/agent/rights_calls.go", "	return protocol.Right{Kind: protocol.RightLease, Name: protocol.LeaseName(name, block), LeaseRight", `	if mutant.On == "M34" {
+		return protocol.Right{Kind: protocol.RightLease, Name: protocol.LeaseName(name, block) + "." + string(rune('0'+p.Generation)), LeaseRight: protocol.LeaseRight{Pool: name, PoolUID: p.UID, Block: block}}
 	}
 	return protocol.Right{Kind: protocol.RightLease, Name: protocol.LeaseName(name, block), LeaseRight`},
 		{"ipam/node/store/right.go", `	payload, err := tx.get(&tx.rights, []byte(name))
@@ -78,45 +78,45 @@ var mutants = map[Fault][]mutation{
 	if err != nil || payload == nil { // one`},
 	},
 	M35: {
-		{"ipam/node/agent/reserve.go", "size, known.Pressure)", `size, func() allocator.Pressure {
+		{"ipam/node/agent/blocks_reserve.go", "size, known.Pressure)", `size, func() allocator.Pressure {
 			if mutant.On == "M35" {
 				return allocator.PressureLow
 			}
 			return known.Pressure
 		}())`},
-		{"ipam/node/agent/maintain.go", "	return absent || known != nil && (known.Pressure", `	return mutant.On != "M35" && absent || mutant.On != "M35" && known != nil && (known.Pressure`},
+		{"ipam/node/agent/pools.go", "	return absent || known != nil && (known.Pressure", `	return mutant.On != "M35" && absent || mutant.On != "M35" && known != nil && (known.Pressure`},
 	},
-	M40: {step, {"ipam/node/agent/restored.go", "	case !behind:\n", `	case !behind || mutant.On == "M40":
+	M40: {step, {"ipam/node/agent/registration_history.go", "	case !behind:\n", `	case !behind || mutant.On == "M40":
 `}},
 	M41: {{"allocator/space.go", "		b.free(off, h.seq)\n", `		b.free(off, h.seq)
 		if mutant.On == "M41" {
 			b.set(mapBarred, off)
 		}
 `}},
-	M42: {{"ipam/node/agent/sweep.go", "	all, err := a.attachments()\n", `	all, err := a.attachments()
+	M42: {{"ipam/node/agent/attachments.go", "	all, err := as.allAttachments()\n", `	all, err := as.allAttachments()
 	if mutant.On == "M42" {
 		return
 	}
 `}},
 	M45: {{"ipam/protocol/right.go", "func (r Right) Serves(term int64) bool { return", `func (r Right) Serves(term int64) bool { return mutant.On == "M45" && r.Phase == Held && r.Term != 0 ||`}},
-	M47: {{"ipam/node/agent/uses.go", "		e.Other = &other\n", `		if e.Other = &other; mutant.On == "M47" && other.Use != nil && other.Use.Pod.Owner.UID == e.Own.Pod.Owner.UID {
+	M47: {{"ipam/node/agent/rights_confirm.go", "		e.Other = &other\n", `		if e.Other = &other; mutant.On == "M47" && other.Use != nil && other.Use.Pod.Owner.UID == e.Own.Pod.Owner.UID {
 			e.Other = nil
 		}
 `}},
-	M48: {{"ipam/node/agent/lost.go", "i < 0 || reg.Former[i].Machine", `i < 0 || mutant.On != "M48" && reg.Former[i].Machine`}},
-	M49: append([]mutation{{"ipam/node/agent/lost.go", `	if l.Boot != a.cfg.Boot {
+	M48: {{"ipam/node/agent/losses.go", "i < 0 || reg.Former[i].Machine", `i < 0 || mutant.On != "M48" && reg.Former[i].Machine`}},
+	M49: append([]mutation{{"ipam/node/agent/losses.go", `	if l.Boot != ls.cfg.Boot {
 		return "", nil
-`, `	if l.Boot != a.cfg.Boot || mutant.On == "M49" {
+`, `	if l.Boot != ls.cfg.Boot || mutant.On == "M49" {
 		return "", nil
 `}}, unusedMutants...),
 	M52: memory,
-	M57: {{"ipam/node/agent/handler.go", "&& a.host.Gone(att) {\n				garbage", `&& (mutant.On == "M57" || a.host.Gone(att)) {
+	M57: {{"ipam/node/agent/serve.go", "&& a.host.Gone(att) {\n				garbage", `&& (mutant.On == "M57" || a.host.Gone(att)) {
 				garbage`}},
 	M64: {{"ipam/node/sched/locks.go", "	close(line[0])\n", `	if mutant.On != "M64" || len(line) == 1 {
 		close(line[0])
 	}
 `}},
-	M65: {{"ipam/node/agent/cede.go", "within == nil && !whole &&", `(within == nil || mutant.On == "M65") && !whole &&`}},
+	M65: {{"ipam/node/agent/blocks_cede.go", "within == nil && !whole &&", `(within == nil || mutant.On == "M65") && !whole &&`}},
 }
 
 // step has the faults of mutatedStep.
@@ -129,29 +129,29 @@ var step = mutation{"ipam/protocol/step.go", `func Step(r Right, self Self, ev E
 
 // memory has what a step leads to in memory alone, of M2, M10 and M52.
 var memory = []mutation{
-	{"ipam/node/agent/agent.go", "	requests  requests\n", `	requests  requests
+	{"ipam/node/agent/rights.go", "	requests  requests\n", `	requests  requests
 	inMemory  map[string]protocol.Right
 `},
-	{"ipam/node/agent/rights.go", "		ev, err := begin(tx, self, was)\n", `		if m, ok := a.inMemory[fresh.Name]; ok {
+	{"ipam/node/agent/rights.go", "		ev, err := begin(tx, self, was)\n", `		if m, ok := rs.inMemory[fresh.Name]; ok {
 			was = m
-			delete(a.inMemory, fresh.Name)
+			delete(rs.inMemory, fresh.Name)
 		}
 		ev, err := begin(tx, self, was)
 `},
 	{"ipam/node/agent/rights.go", `		res = protocol.Step(was, self, ev)
-		err = a.record(`, `		res = protocol.Step(was, self, ev)
+		err = rs.record(`, `		res = protocol.Step(was, self, ev)
 		if mutant.On == "M2" && ev.Kind == protocol.EventLetGo && was.Phase == protocol.Held || mutant.On == "M10" && ev.Kind == protocol.EventCede || mutant.On == "M52" && !known && res.Call == protocol.CallCreate {
-			if a.inMemory == nil {
-				a.inMemory = map[string]protocol.Right{}
+			if rs.inMemory == nil {
+				rs.inMemory = map[string]protocol.Right{}
 			}
-			a.inMemory[fresh.Name] = res.Next
+			rs.inMemory[fresh.Name] = res.Next
 			return nil
 		}
-		err = a.record(`},
+		err = rs.record(`},
 }
 
 // unusedMutants let go of what something rests on, of M28 and M49.
-var unusedMutants = []mutation{{"ipam/node/agent/rights.go", `func unused(tx *store.Tx, r protocol.Right) error {
+var unusedMutants = []mutation{{"ipam/node/agent/rights_record.go", `func unused(tx *store.Tx, r protocol.Right) error {
 `, `func unused(tx *store.Tx, r protocol.Right) error {
 	if mutant.On == "M28" && r.Kind == protocol.RightUse || mutant.On == "M49" && r.Store != "" && r.Kind != protocol.RightLease {
 		return nil

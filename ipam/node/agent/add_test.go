@@ -20,7 +20,7 @@ import (
 func TestFamilyWithoutBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, p := newBubbleAgent(t)
-		a.cfg.Fence, a.registrar.Term = 0, 3
+		a.cfg.Fence, a.reg.registrar.Term = 0, 3
 		lost, held := leaseRight(p.known.Pool, netip.MustParsePrefix("fd00::/120")), leaseRight(p.known.Pool, netip.MustParsePrefix("10.0.0.8/30"))
 		lost.Phase, lost.UID, lost.Revision = protocol.Lost, "u", "7"
 		held.Phase, held.UID, held.Revision, held.Asserted, held.Term = protocol.Held, "v", "7", 3, 3
@@ -36,7 +36,7 @@ func TestFamilyWithoutBlocks(t *testing.T) {
 		key := store.Key{Network: "net", ContainerID: "sandbox", IfName: "net1"}
 		add := &addCall{
 			key: key, conf: &poolspec.Config{Name: "net", CNIVersion: "1.1.0", Sources: []poolspec.Source{{Pool: "lan"}}},
-			demand: assign.Demand{Key: key, Pod: protocol.PodRef{Namespace: "ns", Name: "p", UID: "pod"}, Serves: a.leaseServes, Keeps: a.rightKeeps},
+			demand: assign.Demand{Key: key, Pod: protocol.PodRef{Namespace: "ns", Name: "p", UID: "pod"}, Serves: a.blocks.leaseServes, Keeps: a.rights.rightKeeps},
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), a.cfg.Wait)
 		defer cancel()
@@ -75,7 +75,7 @@ func TestClaimOnAnotherPool(t *testing.T) {
 		key.ContainerID = tt.sandbox
 		add := &addCall{
 			key: key, conf: &poolspec.Config{Name: "net", Sources: []poolspec.Source{{Pool: tt.pool}}},
-			demand: assign.Demand{Key: key, Pod: pod, Serves: a.leaseServes, Keeps: a.rightKeeps, Gone: a.host.Gone},
+			demand: assign.Demand{Key: key, Pod: pod, Serves: a.blocks.leaseServes, Keeps: a.rights.rightKeeps, Gone: a.host.Gone},
 		}
 		add.sel.Claim = "db"
 		att, ok, err := a.repeatClaim(t.Context(), add)

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/tenure-ipam/tenure/ipam/agentapi"
 	"github.com/tenure-ipam/tenure/ipam/node/leasestatus"
@@ -19,60 +18,26 @@ import (
 
 // Agent serves one node. Make one with [New]; it is safe for concurrent use
 // while [Agent.Run] runs.
+//
+// What it knows lies with its parts, each of which owns its state and uses those before it:
+// the node's registration, the pools that it follows, its rights, its blocks, what its attachments
+// have, and what a lost store has left. The Agent itself serves requests.
 type Agent struct {
-	cfg     Config
-	st      *store.Store
-	cl      Cluster
-	sched   sched.Scheduler
-	host    Host
+	*base
+	reg         *registration
+	pools       *pools
+	rights      *rights
+	blocks      *blocks
+	attachments *attachments
+	losses      *losses
+
 	attach  agentapi.Handler // answers the meta-plugin
-	log     *slog.Logger
-	metrics *Metrics
 	configs poolspec.Reader
+	claims  sched.Locks[protocol.UID] // serialises what this node does with one claim
+	asking  sched.Locks[requester]    // serialises the ADDs that ask the cluster for one interface
+	ignored sync.Map                  // what was said last of a network's keys, by network
 
-	keys      sched.Locks[store.Key]    // serialises the calls of one attachment
-	rights    sched.Locks[string]       // serialises the steps of one right
-	claims    sched.Locks[protocol.UID] // serialises what this node does with one claim
-	asking    sched.Locks[requester]    // serialises the ADDs that ask the cluster for one interface
-	schedule  schedule
-	requests  requests
-	ceding    cessions
-	unserving unservingLeases
-	sweeper   sweeper
-	faults    faults
-	idle      idleTimes
-	recalls   recalls
-	sightings *sightings.Reporter
-	ignored   sync.Map     // what was said last of a network's keys, by network
-	foreign   atomic.Int64 // leases and sub-leases of other machines, in this node's name
-	public    *leasestatus.Publisher
-	finished  atomic.Uint64 // how many acquires have ended
-
-	// mu guards what follows, down to the empty line.
-	mu        sync.Mutex
-	registrar protocol.Registrar
-	announced announcement
-	pools     map[protocol.PoolName]*pool
-	readFor   map[protocol.StoreID]bool // lost stores whose attachments were looked for; true: all of them
-	history   protocol.History          // how far the API server was seen to come
-	// recordedEpoch is the greatest epoch that the store is known to have.
-	recordedEpoch string
-	rewinds       int                        // how often the API server was seen to go back
-	heardSince    map[protocol.PoolName]bool // pools first heard of since it last did
-	// anothers are leases that this node has as Held, and that were another's when they were last
-	// read since the API server went back.
-	anothers map[string]bool
-	// unseen are rights that a list has shown otherwise than the store has them, and of which no
-	// answer has come since.
-	unseen  map[string]bool
-	reading bool // a store was lost in this boot, and is not read back yet
-
-	listing listing
-
-	beatNow chan struct{}                    // a heartbeat is due before its time
-	listNow chan struct{}                    // so is a list of what is there in the node's name
-	queue   func(task func(context.Context)) // set by Run: runs a task that Run waits for
-	follow  func(protocol.PoolName, *pool)   // set by Run
+	storeFaults atomic.Int64 // faults of the store that the last look has found
 }
 
 // New returns an agent on st. It does no I/O and starts nothing.
@@ -80,21 +45,30 @@ func New(cfg Config, st *store.Store, cl Cluster, s sched.Scheduler, host Host, 
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("agent configuration: %w", err)
 	}
-	a := &Agent{
-		cfg: cfg, st: st, cl: cl, sched: s, host: host, attach: nobody{}, log: log,
-		pools: map[protocol.PoolName]*pool{}, readFor: map[protocol.StoreID]bool{}, beatNow: make(chan struct{}, 1), listNow: make(chan struct{}, 1),
-	}
-	a.cl.Leases, a.cl.SubLeases = carefulLeases{cl.Leases, a}, carefulSubLeases{cl.SubLeases, a}
-	a.cl.Pools, a.cl.Registrations = carefulPools{cl.Pools, a}, carefulRegistrations{cl.Registrations, a}
-	a.public = leasestatus.New(st, a.cl.Leases, s, cfg.PublishEvery, func(lease string) { a.lookIn(lease, 0) }, log)
-	a.sightings = sightings.New(st, host, s, log, a.background, a.BeatNow)
+	a := assemble(&base{cfg: cfg, st: st, cl: cl, sched: s, host: host, log: log})
+	a.cl.Leases, a.cl.SubLeases = carefulLeases{cl.Leases, a.rights}, carefulSubLeases{cl.SubLeases, a.rights}
+	a.cl.Pools, a.cl.Registrations = carefulPools{cl.Pools, a.rights}, carefulRegistrations{cl.Registrations, a.rights}
+	a.rights.public = leasestatus.New(st, a.cl.Leases, s, cfg.PublishEvery, func(lease string) { a.rights.lookIn(lease, 0) }, log)
 	a.metrics = newMetrics(state{a})
 	return a, nil
 }
 
-// Attach makes h answer the meta-plugin's verbs, Facts and Report, which an agent
-// without it refuses. Call it before [Agent.Run].
-func (a *Agent) Attach(h agentapi.Handler) { a.attach = h }
+// assemble returns an agent of its parts.
+func assemble(b *base) *Agent {
+	reg := &registration{base: b, readFor: map[protocol.StoreID]bool{}, beatNow: make(chan struct{}, 1), listNow: make(chan struct{}, 1)}
+	ps := &pools{base: b, reg: reg, byName: map[protocol.PoolName]*pool{}}
+	rs := &rights{base: b, reg: reg, pools: ps}
+	bs := &blocks{base: b, reg: reg, pools: ps, rights: rs}
+	as := &attachments{base: b, pools: ps, rights: rs, blocks: bs}
+	as.sightings = sightings.New(b.st, b.host, b.sched, b.log, b.background, reg.beatSoon)
+	reg.answer, reg.newTerm, reg.onTerm, reg.react = as.sightings.Answer, rs.enter, rs.sayAgain, func(seen protocol.Registration) {
+		bs.hearRecalls(seen)
+		as.sightings.Ask(seen.Look)
+	}
+	ps.onExhausted = bs.cedeExhausted
+	ls := &losses{base: b, reg: reg, pools: ps, rights: rs, attachments: as}
+	return &Agent{base: b, reg: reg, pools: ps, rights: rs, blocks: bs, attachments: as, losses: ls, attach: nobody{}}
+}
 
 // nobody refuses the meta-plugin's verbs.
 type nobody struct{}
@@ -103,6 +77,10 @@ type nobody struct{}
 func (nobody) Serve(context.Context, agentapi.Request) agentapi.Response {
 	return agentapi.Fail(agentapi.CodeNotAvailable, "this agent does not serve the meta-plugin")
 }
+
+// Attach makes h answer the meta-plugin's verbs, Facts and Report, which an agent
+// without it refuses. Call it before [Agent.Run].
+func (a *Agent) Attach(h agentapi.Handler) { a.attach = h }
 
 // Metrics returns the agent's collectors. The caller registers them.
 func (a *Agent) Metrics() *Metrics { return a.metrics }
@@ -115,12 +93,12 @@ func (a *Agent) Run(ctx context.Context, serve func(context.Context) error) erro
 	a.queue = func(task func(context.Context)) {
 		g.Go(func() error { task(ctx); return nil })
 	}
-	a.follow = a.follower(ctx, g.Go)
+	a.pools.follow = a.pools.follower(ctx, g.Go)
 	if err := a.resume(ctx); err != nil {
 		return fmt.Errorf("resume from the store: %w", err)
 	}
-	g.Go(func() error { return a.runRegistration(ctx) })
-	g.Go(func() error { return a.followRegistration(ctx) })
+	g.Go(func() error { return a.reg.run(ctx) })
+	g.Go(func() error { return a.reg.follow(ctx) })
 	g.Go(func() error { return a.maintain(ctx) })
 	g.Go(func() error { return serve(ctx) })
 	return g.Wait()
@@ -147,13 +125,13 @@ func (a *Agent) resume(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if !r.Serves(id.Term) {
-				a.lookIn(r.Name, 0)
-			}
 			history = history.SawRight(r, id.Term)
-			a.follows(protocol.Self{Term: id.Term}, protocol.Result{Next: r})
 		}
-		return nil
+		again, err := a.rights.enter(tx, id.Term)
+		for _, name := range again {
+			a.rights.lookIn(name, 0)
+		}
+		return err
 	})
 	if err != nil {
 		return err
@@ -164,42 +142,33 @@ func (a *Agent) resume(ctx context.Context) error {
 	for _, p := range kept { // heard since the last heartbeat, with which the history is kept
 		history = history.SawEpoch(p.Epoch)
 	}
-	a.resumeRegistration(id, history)
+	a.reg.resume(id, history)
 	for _, p := range kept {
-		a.adoptPool(ctx, protocol.PoolName(p.Name), p)
+		a.pools.adopt(ctx, protocol.PoolName(p.Name), p)
 	}
-	a.log.InfoContext(ctx, "agent resumes", "node", a.cfg.Node, "store", a.st.ID(), "term", id.Term, "pools", len(kept), "registered", a.registered())
+	a.log.InfoContext(ctx, "agent resumes", "node", a.cfg.Node, "store", a.st.ID(), "term", id.Term, "pools", len(kept), "registered", a.reg.registered())
 	return nil
 }
 
-// registered reports whether the agent may write in its registration's term: one that was silent
-// for F may have been taken over, and its registration be forgotten. What it made then in a
-// term that has ended nobody would give back if this store were lost, too.
-func (a *Agent) registered() bool {
-	ok, _ := a.current().Serving(a.sched.Now())
-	return ok
-}
+// Serving reports whether the agent may give out addresses now; if not, why.
+func (a *Agent) Serving() (bool, string) { return a.reg.serving() }
 
-// serving reports whether the agent may give out addresses now; if not, why.
-func (a *Agent) serving() (bool, string) {
-	now := a.sched.Now()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if ok, why := a.registrar.Serving(now); !ok {
-		return false, why
+// Ready reports whether the agent can serve an ADD now and, since it started, has told the
+// API server what its node holds; if not, why. Whoever restores etcd waits for that before
+// he starts the controller, which gives out what it knows of nobody to have. An agent that
+// is not ready for that alone serves ADDs. Ready waits for a disk that hangs until ctx ends.
+func (a *Agent) Ready(ctx context.Context) (bool, string) { return a.reg.ready(ctx) }
+
+// BeatNow has the next heartbeat sent now, and with it what the node says of itself.
+func (a *Agent) BeatNow() { a.reg.beatSoon() }
+
+// WarnNode tells people of this node what another part of its agent has to say. told is false
+// while it is not known yet which Node this is. Safe for concurrent use.
+func (a *Agent) WarnNode(reason, message string) (told bool) {
+	uid := a.reg.current().Self.NodeUID
+	if uid == "" {
+		return false
 	}
-	if a.reading {
-		return false, "a store of this node was lost, and what its pods have is being read back"
-	}
-	return true, ""
-}
-
-// background runs task beside its caller. Run waits for it.
-func (a *Agent) background(task func(context.Context)) {
-	a.queue(task)
-}
-
-// wait pauses for d or until ctx ends; it reports whether it was the former.
-func (a *Agent) wait(ctx context.Context, d time.Duration) bool {
-	return sched.Pause(ctx, a.sched, d)
+	a.cl.Events.WarnNode(a.cfg.Node, uid, reason, message)
+	return true
 }

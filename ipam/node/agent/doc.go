@@ -4,6 +4,18 @@
 // and on the small interfaces that it declares of the cluster; it knows neither
 // Kubernetes nor CNI.
 //
+// Its files are in rooms, by the type that owns the state there. Each type has its own lock, or
+// none, and uses those before it alone:
+//
+//	base          what all use: the store, the cluster, the scheduler
+//	registration  the node's registration, and how far the API server was seen to come
+//	pools         the pools that the node follows, as last heard of
+//	rights        the records of leases and uses, step by step
+//	blocks        leasing blocks, giving them back, and ceding what is free of them
+//	attachments   freeing what interfaces have: by DEL, by the journal, as garbage
+//	losses        what a lost store, or another machine, has left in the node's name
+//	Agent         serving ADD (add), DEL, CHECK, GC and STATUS (serve)
+//
 // docs/contributing/how-an-add-travels.md follows one ADD through it, docs/contributing/protocol.md
 // says why each step stands where it does.
 package agent

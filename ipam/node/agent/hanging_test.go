@@ -68,17 +68,17 @@ func TestAddIsNotHeldUpByTheDisk(t *testing.T) {
 	hang(func(tx *store.Tx) error { return tx.PutRight(r) })
 	go func() {
 		defer close(done)
-		if block, ok, _, err := a.candidate(p, p.known, n, nil); !ok || err != nil || block == r.Block {
+		if block, ok, _, err := a.blocks.candidate(p, p.known, n, nil); !ok || err != nil || block == r.Block {
 			t.Errorf("candidate %v, %v, %v; want a block that is not %v, which this node has", block, ok, err, r.Block)
 		}
-		if block, err := a.unsettled(p, p.known, n); block.IsValid() || err != nil {
+		if block, err := a.blocks.unsettled(p, p.known, n); block.IsValid() || err != nil {
 			t.Errorf("unsettled %v, %v; want none", block, err)
 		}
-		a.reserve(p)
+		a.blocks.reserve(p)
 		if !a.holds(r.Name) {
 			t.Errorf("%s is not said to be held", r.Name)
 		}
-		if _, out, err := (carefulLeases{a.cl.Leases, a}).ReadLease(t.Context(), r.Name); out != protocol.NotFound || err != nil {
+		if _, out, err := (carefulLeases{a.cl.Leases, a.rights}).ReadLease(t.Context(), r.Name); out != protocol.NotFound || err != nil {
 			t.Errorf("read of a lease that is gone: %v, %v", out, err)
 		}
 		scraped := make(chan prometheus.Metric, 100)
@@ -93,7 +93,7 @@ func TestAddIsNotHeldUpByTheDisk(t *testing.T) {
 		if rights != 1 {
 			t.Errorf("a scrape has %d kinds of rights; want one", rights)
 		}
-		if a.sayLost(r, "taken over"); len(heard.all) != 1 {
+		if a.rights.sayLost(r, "taken over"); len(heard.all) != 1 {
 			t.Errorf("people hear %q; want one event", heard.all)
 		}
 	}()
@@ -135,7 +135,7 @@ func TestReadyWhileTheDiskHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newRestoredAgent(t)
 		st, hang := newHangingStore(t)
-		a.st, a.registrar.Sent, a.announced = st, a.sched.Now(), announcement{heard: true, listed: true}
+		a.st, a.reg.registrar.Sent, a.reg.announced = st, a.sched.Now(), announcement{heard: true, listed: true}
 		hang(func(tx *store.Tx) error { return tx.PutIdentity(store.Identity{Node: "n1", Term: 3}) })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

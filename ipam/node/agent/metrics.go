@@ -120,12 +120,12 @@ func (s state) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	serving, _ := s.a.serving()
+	serving, _ := s.a.reg.serving()
 	gauge(descServing, map[bool]float64{true: 1}[serving])
-	sent := s.a.current().Sent
-	gauge(descStoreFaults, float64(s.a.faults.store.Load()))
-	gauge(descDamaged, float64(s.a.faults.journal.Load()))
-	gauge(descForeign, float64(s.a.foreign.Load()))
+	sent := s.a.reg.current().Sent
+	gauge(descStoreFaults, float64(s.a.storeFaults.Load()))
+	gauge(descDamaged, float64(s.a.attachments.damaged.Load()))
+	gauge(descForeign, float64(s.a.losses.foreign.Load()))
 	if !sent.Wall.IsZero() {
 		gauge(descBeatAge, s.a.sched.Now().Since(sent).Seconds())
 	}
@@ -153,7 +153,7 @@ func (s state) Collect(ch chan<- prometheus.Metric) {
 		}
 		for _, name := range tx.Pools() {
 			for _, f := range allocator.Families() {
-				c, err := s.a.counts(tx, name, f)
+				c, err := s.a.rights.counts(tx, name, f)
 				if err != nil {
 					return err
 				}

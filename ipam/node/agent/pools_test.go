@@ -80,14 +80,14 @@ func TestAwaitsPool(t *testing.T) {
 					}
 				}()
 				began := time.Now()
-				err := a.obtain(ctx, p, n, 0)
+				err := a.blocks.obtain(ctx, p, n, 0)
 				switch took := time.Since(began); {
 				case tt.opens && (err != nil || took != 2*time.Second):
 					t.Errorf("%v after %v; want another look after 2s", err, took)
 				case !tt.opens && (!is[*notReadyError](err) || !strings.Contains(err.Error(), tt.want) || took != a.cfg.Wait):
 					t.Errorf("%v after %v; want %q after %v", err, took, tt.want, a.cfg.Wait)
 				}
-				if got := a.finished.Load(); got != 0 {
+				if got := a.blocks.finished.Load(); got != 0 {
 					t.Errorf("%d acquires; want none", got)
 				}
 			})
@@ -135,7 +135,7 @@ func newRegisteredAgent(t *testing.T, leases Leases, pools Pools) (*Agent, *pool
 	t.Helper()
 	a, p := newBubbleAgent(t)
 	a.cl.Leases, a.cl.Pools, a.metrics = leases, pools, newMetrics(state{a})
-	a.registrar.Term = 3
+	a.reg.registrar.Term = 3
 	err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutIdentity(store.Identity{Node: "n1", Term: 3}) })
 	if err != nil {
 		t.Fatal(err)
@@ -154,7 +154,7 @@ func obtains(t *testing.T, a *Agent, p *pool, exact string, wait time.Duration) 
 	ctx, cancel := context.WithTimeout(t.Context(), wait)
 	defer cancel()
 	began := time.Now()
-	err := a.obtain(ctx, p, n, a.finished.Load())
+	err := a.blocks.obtain(ctx, p, n, a.blocks.finished.Load())
 	return time.Since(began), err
 }
 
@@ -192,7 +192,7 @@ func TestConfirmsWhatItHasHeard(t *testing.T) {
 			live := protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}, Bits4: 30, Open: true, Generation: generation, Ranges: []netipx.IPRange{netipx.RangeOfPrefix(block)}}
 			for _, phase := range []protocol.Phase{protocol.Noted, protocol.Held} {
 				r := protocol.Right{Kind: protocol.RightLease, Phase: phase, LeaseRight: protocol.LeaseRight{Pool: "lan", PoolUID: "p", Block: block}}
-				if out, err := a.confirmLease(r, live, protocol.Done); out != want || (err == nil) != (want == protocol.Done) {
+				if out, err := a.rights.confirmLease(r, live, protocol.Done); out != want || (err == nil) != (want == protocol.Done) {
 					t.Errorf("%s, generation %d read where 2 was heard: %v, %v; want %v", phase, generation, out, err, want)
 				}
 			}
@@ -210,7 +210,7 @@ func TestHearsThatAnEditWasLookedAt(t *testing.T) {
 			heard := known.Pool
 			heard.Generation, heard.Edited = 7, edited
 			heard.Text = poolspec.PoolText{Ranges: []poolspec.RangeText{{CIDR: "10.0.0.0/24"}}}
-			if err := a.hear(t.Context(), p, heard, true); err != nil {
+			if err := a.pools.hear(t.Context(), p, heard, true); err != nil {
 				t.Fatal(err)
 			}
 			if now, _, _ := p.now(); now.Edited != edited {
@@ -226,7 +226,7 @@ func TestHearsPressure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, p := newRegisteredAgent(t, &createdLeases{}, editedPools{})
 		var ceding []bool
-		a.queue = func(func(context.Context)) { ceding = append(ceding, a.exhausted("lan")) }
+		a.queue = func(func(context.Context)) { ceding = append(ceding, a.pools.exhausted("lan")) }
 		known, _, _ := p.now()
 		for _, tt := range []struct {
 			pressure allocator.Pressure
@@ -242,7 +242,7 @@ func TestHearsPressure(t *testing.T) {
 			heard := known.Pool
 			heard.Pressure = tt.pressure
 			heard.Text = poolspec.PoolText{Ranges: []poolspec.RangeText{{CIDR: "10.0.0.0/24"}}}
-			if err := a.hear(t.Context(), p, heard, true); err != nil {
+			if err := a.pools.hear(t.Context(), p, heard, true); err != nil {
 				t.Fatal(err)
 			}
 			if eased := p.demands.eased(a.sched.Now()); eased != tt.eased || !slices.Equal(ceding, tt.ceding) {
@@ -314,30 +314,30 @@ func TestAwaitsPoolThatWasJustClosed(t *testing.T) {
 func TestAwaitsReopening(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, p := newBubbleAgent(t)
-		a.history.Restored = &protocol.Restoration{Back: true, Epoch: "1"}
-		a.registrar.Seen.Restored = a.history.Restored.String()
-		a.heardSince = map[protocol.PoolName]bool{"lan": true}
+		a.reg.history.Restored = &protocol.Restoration{Back: true, Epoch: "1"}
+		a.reg.registrar.Seen.Restored = a.reg.history.Restored.String()
+		a.reg.heardSince = map[protocol.PoolName]bool{"lan": true}
 		other := newPool("other")
 		other.known = changed(p, func(k *knownPool) { k.Name, k.Epoch = "other", "1" })
-		a.pools["other"] = other
+		a.pools.byName["other"] = other
 		conf, err := poolspec.ParseConfig([]byte(`{"cniVersion":"1.1.0","name":"lan","type":"bridge","ipam":{"type":"tenure","pool":"lan"}}`), "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		ended := make(chan error, 2)
-		go func() { ended <- a.obtain(t.Context(), p, addressDemand{family: allocator.IPv4}, 0) }()
+		go func() { ended <- a.blocks.obtain(t.Context(), p, addressDemand{family: allocator.IPv4}, 0) }()
 		go func() { // of a claim
 			_, _, err := a.claimAddresses(t.Context(), protocol.Claim{IPs: []netip.Prefix{netip.MustParsePrefix("10.0.0.5/27")}}, conf)
 			ended <- err
 		}()
 		synctest.Wait()
-		a.mend(t.Context())
+		a.pools.mend(t.Context())
 		synctest.Wait()
 		if len(ended) > 0 {
 			t.Fatalf("%v before the other pool was opened again", <-ended)
 		}
 		other.set(changed(other, func(k *knownPool) { k.Epoch = "2" }), false)
-		a.mend(t.Context())
+		a.pools.mend(t.Context())
 		synctest.Wait()
 		if len(ended) != 2 {
 			t.Fatalf("%d ADDs go on; want both, since all pools are open again", len(ended))
@@ -380,7 +380,7 @@ func TestFull(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if why, err := a.full(t.Context(), poolspec.Source{Pool: "lan", Families: tt.families}); err != nil || why != tt.want {
+			if why, err := a.rights.full(t.Context(), poolspec.Source{Pool: "lan", Families: tt.families}); err != nil || why != tt.want {
 				t.Errorf("%s: full says %q, %v; want %q", tt.name, why, err, tt.want)
 			}
 		})
@@ -411,13 +411,13 @@ func TestPoolThatCannotBeRead(t *testing.T) {
 			heard := Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}, Waits: tt.waits}
 			heard.Text.Ranges = []poolspec.RangeText{{CIDR: "10.0.0.300/24"}}
 			p := newPool("lan")
-			a.pools["lan"] = p
+			a.pools.byName["lan"] = p
 			ctx, cancel := context.WithTimeout(t.Context(), a.cfg.Wait)
 			defer cancel()
-			if a.hear(ctx, p, heard, true) == nil {
+			if a.pools.hear(ctx, p, heard, true) == nil {
 				t.Fatal("the pool is taken over")
 			}
-			_, err := a.ready(ctx, "lan")
+			_, err := a.pools.ready(ctx, "lan")
 			if !is[*notReadyError](err) || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("%v; want %q", err, tt.want)
 			}
@@ -441,14 +441,14 @@ func TestPoolHeardWhileTheStoreFails(t *testing.T) {
 		defer st.Close()
 		heard := Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}, Open: true, Bits4: 30}}
 		heard.Text.Ranges = []poolspec.RangeText{{CIDR: "10.0.0.0/27"}}
-		a := &Agent{st: st, sched: sched.Goroutines(bubbleClock{time.Now()}), log: slog.New(slog.DiscardHandler), cl: Cluster{Pools: toldOnce{pool: heard}}, pools: map[protocol.PoolName]*pool{}}
+		a := assemble(&base{st: st, sched: sched.Goroutines(bubbleClock{time.Now()}), log: slog.New(slog.DiscardHandler), cl: Cluster{Pools: toldOnce{pool: heard}}})
 		p := newPool("lan")
-		a.pools["lan"] = p
+		a.pools.byName["lan"] = p
 		ctx, cancel := context.WithCancel(t.Context())
 		var following sync.WaitGroup
 		a.queue = func(task func(context.Context)) { following.Go(func() { task(ctx) }) }
 		fails.Store(true)
-		following.Go(func() { _ = a.followPool(ctx, "lan", p) })
+		following.Go(func() { _ = a.pools.followPool(ctx, "lan", p) })
 		time.Sleep(time.Minute)
 		cancel()
 		following.Wait()

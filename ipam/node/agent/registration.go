@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/tenure-ipam/tenure/ipam/node/sched"
@@ -11,51 +12,145 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
+// registration is the node's registration, and how far the API server was seen to come: by both the
+// agent knows whether it may give out addresses.
+type registration struct {
+	*base
+	// answer is what the registration is to say of the node's pods, react begins to do what it
+	// asks for.
+	answer func() string
+	react  func(protocol.Registration)
+	// newTerm keeps what memory has of rights with a new term, and returns those to confirm in it;
+	// onTerm plans that.
+	newTerm func(tx *store.Tx, term int64) (unconfirmed []string, err error)
+	onTerm  func(unconfirmed []string)
+
+	beatNow chan struct{} // a heartbeat is due before its time
+	listNow chan struct{} // so is a list of what is there in the node's name
+
+	mu        sync.Mutex // guards what follows
+	registrar protocol.Registrar
+	announced announcement
+	reading   bool                      // a store was lost in this boot, and is not read back yet
+	readFor   map[protocol.StoreID]bool // lost stores whose attachments were looked for; true: all of them
+	history   protocol.History          // how far the API server was seen to come
+	rewinds   int                       // how often it was seen to go back
+	// recordedEpoch is the greatest epoch that the store is known to have.
+	recordedEpoch string
+	heardSince    map[protocol.PoolName]bool // pools first heard of since the API server last went back
+	// anothers are leases that this node has as Held, and that were another's when they were last
+	// read since the API server went back.
+	anothers map[string]bool
+	// unseen are rights that a list has shown otherwise than the store has them, and of which no
+	// answer has come since.
+	unseen map[string]bool
+}
+
+// resumeRegistration takes up the registration of an agent that starts, as the store has it, and
+// what it knows of the API server's history.
+func (reg *registration) resume(id store.Identity, history protocol.History) {
+	self := protocol.Identity{Node: reg.cfg.Node, Store: reg.st.ID(), Machine: reg.cfg.Machine, Boot: reg.cfg.Boot, Fence: reg.cfg.Fence}
+	sent := protocol.Instant{Boot: id.BeatSentBoot, Wall: id.BeatSentWall}
+	boot := id.Boot
+	if id.Machine != reg.cfg.Machine {
+		boot = "" // another machine's store: its registration proves nothing here
+	}
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	reg.registrar = protocol.Resume(self, boot, id.Term, sent, id.Fence)
+	reg.reading = reg.registrar.Term != 0 && id.Unread // in another boot nothing of that time runs
+	reg.history = history
+}
+
+// current returns the agent's side of the registration.
+func (reg *registration) current() protocol.Registrar {
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	return reg.registrar
+}
+
+func (reg *registration) term() int64 { return reg.current().Term }
+
+// regSeen reports whether the agent has seen its registration since it started.
+func (reg *registration) isSeen() bool { return reg.current().Seen.UID != "" }
+
+// ours reports whether a registration names this agent.
+func (reg *registration) ours(s protocol.Registration) bool {
+	return s.Store == reg.st.ID() && s.Machine == reg.cfg.Machine && s.Boot == reg.cfg.Boot
+}
+
+// registered reports whether the agent may write in its registration's term: one that was silent
+// for F may have been taken over, and its registration be forgotten. What it made then in a
+// term that has ended nobody would give back if this store were lost, too.
+func (reg *registration) registered() bool {
+	ok, _ := reg.current().Serving(reg.sched.Now())
+	return ok
+}
+
+// serving reports whether the agent may give out addresses now; if not, why.
+func (reg *registration) serving() (bool, string) {
+	now := reg.sched.Now()
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	if ok, why := reg.registrar.Serving(now); !ok {
+		return false, why
+	}
+	if reg.reading {
+		return false, "a store of this node was lost, and what its pods have is being read back"
+	}
+	return true, ""
+}
+
+// awaitRegistration waits until the agent has a registration, or ctx ends.
+func (reg *registration) await(ctx context.Context) bool {
+	for !reg.registered() {
+		if !reg.wait(ctx, lookEvery) {
+			return false
+		}
+	}
+	return true
+}
+
+// followRegistration answers the recalls on this node's registration until ctx ends, and learns at
+// once that somebody else has registered there, or ended the term.
+func (reg *registration) follow(ctx context.Context) error {
+	return reg.cl.Registrations.FollowRegistration(ctx, reg.cfg.Node, func(s protocol.Registration) {
+		if reg.term() != 0 && !reg.ours(s) {
+			reg.beatSoon() // a watch decides nothing: the heartbeat tells
+		}
+		reg.reactTo(s)
+	})
+}
+
+// reactTo begins to do what the node's registration asks for, if it is this agent's.
+func (reg *registration) reactTo(s protocol.Registration) {
+	if reg.ours(s) {
+		reg.react(s)
+	}
+}
+
 // regRetry is how soon a heartbeat that was not accepted is tried again, give or
 // take a half, so that agents do not come all at once after an outage.
 const regRetry = 4 * time.Second
 
-// resumeRegistration takes up the registration of an agent that starts, as the store has it, and
-// what it knows of the API server's history.
-func (a *Agent) resumeRegistration(id store.Identity, history protocol.History) {
-	self := protocol.Identity{Node: a.cfg.Node, Store: a.st.ID(), Machine: a.cfg.Machine, Boot: a.cfg.Boot, Fence: a.cfg.Fence}
-	sent := protocol.Instant{Boot: id.BeatSentBoot, Wall: id.BeatSentWall}
-	boot := id.Boot
-	if id.Machine != a.cfg.Machine {
-		boot = "" // another machine's store: its registration proves nothing here
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.registrar = protocol.Resume(self, boot, id.Term, sent, id.Fence)
-	a.reading = a.registrar.Term != 0 && id.Unread // in another boot nothing of that time runs
-	a.history = history
-}
-
-// current returns the agent's side of the registration.
-func (a *Agent) current() protocol.Registrar {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.registrar
-}
-
 // runRegistration keeps the node's registration until ctx ends.
-func (a *Agent) runRegistration(ctx context.Context) error {
+func (reg *registration) run(ctx context.Context) error {
 	var quiet silence
 	for {
-		accepted, again, err := a.beat(ctx)
+		accepted, again, err := reg.beat(ctx)
 		if err != nil && ctx.Err() == nil {
 			return err
 		}
-		a.saySilence(&quiet, accepted)
-		pause := a.jittered(regRetry)
+		reg.saySilence(&quiet, accepted)
+		pause := reg.jittered(regRetry)
 		if accepted {
-			pause = a.current().BeatEvery()
-			pause -= sched.N(a.sched, pause/8+1) // agents that began at once must not go on so
+			pause = reg.current().BeatEvery()
+			pause -= sched.N(reg.sched, pause/8+1) // agents that began at once must not go on so
 		}
 		if again {
 			continue
 		}
-		if !a.pause(ctx, pause) {
+		if !reg.pause(ctx, pause) {
 			return nil
 		}
 	}
@@ -66,10 +161,10 @@ func (a *Agent) runRegistration(ctx context.Context) error {
 // timers stand still while the machine sleeps, and do not see a clock that is set:
 // an agent that finds F passed must not wait F/4 more before it says that it is
 // there.
-func (a *Agent) pause(ctx context.Context, d time.Duration) bool {
-	began := a.sched.Now()
-	for left := d; left > 0; left = d - a.sched.Now().Since(began) {
-		switch a.sched.Wait(ctx, min(left, regRetry), a.beatNow) {
+func (reg *registration) pause(ctx context.Context, d time.Duration) bool {
+	began := reg.sched.Now()
+	for left := d; left > 0; left = d - reg.sched.Now().Since(began) {
+		switch reg.sched.Wait(ctx, min(left, regRetry), reg.beatNow) {
 		case 0:
 			return true
 		case sched.Ended:
@@ -79,97 +174,94 @@ func (a *Agent) pause(ctx context.Context, d time.Duration) bool {
 	return true
 }
 
+// beatSoon has the next heartbeat sent now, and with it what the node says of itself.
+func (reg *registration) beatSoon() {
+	sched.Signal(reg.beatNow)
+}
+
 // beat sends one heartbeat, with whatever reads and writes that takes. Again says that
 // what was accepted was sent long ago. Its error means that the store cannot be written:
 // an agent that cannot record what it was told must not go on.
-func (a *Agent) beat(ctx context.Context) (accepted, again bool, err error) {
-	a.learnNode(ctx)
-	ev, rewinds := protocol.RegistrationEvent{Now: a.sched.Now()}, a.epoch().rewinds
+func (reg *registration) beat(ctx context.Context) (accepted, again bool, err error) {
+	reg.learnNode(ctx)
+	ev, rewinds := protocol.RegistrationEvent{Now: reg.sched.Now()}, reg.epoch().rewinds
 	for range maxSteps {
-		a.mu.Lock()
+		reg.mu.Lock()
 		// The answer is of before: its term would pass for one in which all has been said again.
-		if a.rewinds != rewinds {
-			a.mu.Unlock()
+		if reg.rewinds != rewinds {
+			reg.mu.Unlock()
 			return false, false, nil // the next heartbeat is due at once
 		}
-		a.registrar.Restored, a.registrar.Report = "", a.sightings.Answer()
-		if r := a.history.Restored; r != nil {
-			a.registrar.Restored = r.String()
+		reg.registrar.Restored, reg.registrar.Report = "", reg.answer()
+		if r := reg.history.Restored; r != nil {
+			reg.registrar.Restored = r.String()
 		}
-		res := protocol.StepRegistration(a.registrar, ev)
-		had := a.registrar.Term
+		res := protocol.StepRegistration(reg.registrar, ev)
+		had := reg.registrar.Term
 		if !res.Accepted {
-			a.registrar = res.Next
+			reg.registrar = res.Next
 		}
-		a.mu.Unlock()
+		reg.mu.Unlock()
 		if res.Accepted {
-			a.heardRegistration(res.Next.Seen) // where the watch is behind
-			return true, res.Again, a.accept(ctx, had, rewinds, res.Next)
+			reg.reactTo(res.Next.Seen) // where the watch is behind
+			return true, res.Again, reg.accept(ctx, had, rewinds, res.Next)
 		}
 		if had != 0 && res.Next.Term == 0 {
-			a.sayRegistrationLost(ctx, had, res)
+			reg.sayRegistrationLost(ctx, had, res)
 		}
 		if res.Call == protocol.RegistrationNone {
 			if res.Why != "" {
-				a.log.WarnContext(ctx, "heartbeat not accepted", "node", a.cfg.Node, "error", res.Why)
+				reg.log.WarnContext(ctx, "heartbeat not accepted", "node", reg.cfg.Node, "error", res.Why)
 			}
 			return false, false, nil
 		}
-		ev = a.callRegistration(ctx, res)
+		ev = reg.call(ctx, res)
 	}
 	return false, false, nil
 }
 
-func (a *Agent) callRegistration(ctx context.Context, res protocol.RegistrationResult) protocol.RegistrationEvent {
+func (reg *registration) call(ctx context.Context, res protocol.RegistrationResult) protocol.RegistrationEvent {
 	ev := protocol.RegistrationEvent{Call: res.Call}
 	var err error
 	switch res.Call {
 	case protocol.RegistrationRead:
-		ev.Registration, ev.Outcome, err = a.cl.Registrations.ReadRegistration(ctx, a.cfg.Node)
+		ev.Registration, ev.Outcome, err = reg.cl.Registrations.ReadRegistration(ctx, reg.cfg.Node)
 	case protocol.RegistrationCreate:
-		ev.Registration, ev.Outcome, err = a.cl.Registrations.CreateRegistration(ctx, res.Write)
+		ev.Registration, ev.Outcome, err = reg.cl.Registrations.CreateRegistration(ctx, res.Write)
 	case protocol.RegistrationUpdate:
-		ev.Registration, ev.Outcome, err = a.cl.Registrations.UpdateRegistration(ctx, res.Write)
+		ev.Registration, ev.Outcome, err = reg.cl.Registrations.UpdateRegistration(ctx, res.Write)
 	case protocol.RegistrationNone:
 	}
 	if err != nil {
 		ev.Why = err.Error()
 	}
-	ev.Now = a.sched.Now()
+	ev.Now = reg.sched.Now()
 	return ev
 }
 
 // accept takes over a heartbeat that the API server has accepted: first on disk,
 // then in memory. In a new term no right serves until it has been said again. An
 // acceptance of an era that has ended is none.
-func (a *Agent) accept(ctx context.Context, had int64, rewinds int, next protocol.Registrar) error {
+func (reg *registration) accept(ctx context.Context, had int64, rewinds int, next protocol.Registrar) error {
 	var again []string
-	err := a.st.Update(ctx, func(tx *store.Tx) error {
-		again = again[:0]
-		if a.epoch().rewinds != rewinds {
+	err := reg.st.Update(ctx, func(tx *store.Tx) error {
+		again = nil
+		if reg.epoch().rewinds != rewinds {
 			return errRewound
 		}
 		err := tx.PutIdentity(store.Identity{
 			Node: next.Self.Node, Machine: next.Self.Machine, Boot: next.Self.Boot, Term: next.Term,
 			BeatSentWall: next.Sent.Wall, BeatSentBoot: next.Sent.Boot, Fence: next.Fence,
-			Unread: a.unread(had, next.Seen),
+			Unread: reg.unread(had, next.Seen),
 		})
 		if err == nil {
-			err = tx.PutHistory(a.epoch().history)
+			err = tx.PutHistory(reg.epoch().history)
 		}
 		if err != nil || next.Term == had {
 			return err
 		}
-		for r, err := range tx.Rights() {
-			if err != nil {
-				return err
-			}
-			if !r.Serves(next.Term) {
-				again = append(again, r.Name)
-			}
-			a.follows(protocol.Self{Term: next.Term}, protocol.Result{Next: r})
-		}
-		return nil
+		again, err = reg.newTerm(tx, next.Term)
+		return err
 	})
 	switch {
 	case errors.Is(err, errRewound):
@@ -177,59 +269,38 @@ func (a *Agent) accept(ctx context.Context, had int64, rewinds int, next protoco
 	case err != nil:
 		return fmt.Errorf("record the registration: %w", err)
 	}
-	a.mu.Lock()
-	if a.rewinds != rewinds {
-		a.mu.Unlock()
+	reg.mu.Lock()
+	if reg.rewinds != rewinds {
+		reg.mu.Unlock()
 		return nil
 	}
-	a.registrar = next
-	if !a.announced.heard {
-		a.announced.heard, a.announced.since = true, a.sched.Now().Boot
+	reg.registrar = next
+	if !reg.announced.heard {
+		reg.announced.heard, reg.announced.since = true, reg.sched.Now().Boot
 	}
-	a.reading = a.unreadLocked(had, next.Seen) // until listOwn has found what it left
-	a.mu.Unlock()
+	reg.reading = reg.unreadLocked(had, next.Seen) // until listOwn has found what it left
+	reg.mu.Unlock()
 	if next.Term != had {
-		a.log.InfoContext(ctx, "registration taken", "node", a.cfg.Node, "term", next.Term, "rights", len(again))
-		a.sayAgain(again)
+		reg.log.InfoContext(ctx, "registration taken", "node", reg.cfg.Node, "term", next.Term, "rights", len(again))
+		reg.onTerm(again)
 	}
 	return nil
-}
-
-// How fast a node says its rights again in a new term: some at once, the others over
-// a while, so that nodes which all begin a term at once, as after an outage, do not
-// send everything at once. A right that an ADD needs is not waited for: it is said
-// when it is needed.
-const (
-	sayPace  = 50 * time.Millisecond // for each right
-	sayWhile = 10 * time.Second      // at most for all
-)
-
-// sayAgain plans to say rights again in a new term.
-func (a *Agent) sayAgain(names []string) {
-	over := min(time.Duration(len(names))*sayPace, sayWhile)
-	for i, name := range names {
-		if i < a.cfg.Parallel {
-			a.lookIn(name, 0)
-		} else {
-			a.lookIn(name, sched.N(a.sched, over))
-		}
-	}
 }
 
 // learnNode reads the Node before each heartbeat: its UID goes into the identity,
 // for a Node that was deleted and made again has another one, and its taint keeps
 // the agent from registering. An agent outside a cluster's nodes, as in a test, has
 // none, and says so.
-func (a *Agent) learnNode(ctx context.Context) {
-	node, out, err := a.cl.Registrations.ReadNode(ctx, a.cfg.Node)
+func (reg *registration) learnNode(ctx context.Context) {
+	node, out, err := reg.cl.Registrations.ReadNode(ctx, reg.cfg.Node)
 	switch {
 	case out == protocol.NotFound:
-		a.log.WarnContext(ctx, "there is no such node: the registration names none", "node", a.cfg.Node)
+		reg.log.WarnContext(ctx, "there is no such node: the registration names none", "node", reg.cfg.Node)
 	case out != protocol.Done:
-		a.log.DebugContext(ctx, "node not read", "node", a.cfg.Node, "error", err)
+		reg.log.DebugContext(ctx, "node not read", "node", reg.cfg.Node, "error", err)
 		return
 	}
-	a.mu.Lock()
-	a.registrar.Self.NodeUID, a.registrar.Off = node.UID, node.Off
-	a.mu.Unlock()
+	reg.mu.Lock()
+	reg.registrar.Self.NodeUID, reg.registrar.Off = node.UID, node.Off
+	reg.mu.Unlock()
 }

@@ -44,10 +44,10 @@ func TestFrozenKeeps(t *testing.T) {
 		t.Fatal(err)
 	}
 	for boot, want := range map[string]bool{"boot1": true, "boot2": false} {
-		a := &Agent{st: st, cfg: Config{Node: "n1", Boot: boot}}
-		a.registrar.Term = 3
+		a := assemble(&base{st: st, cfg: Config{Node: "n1", Boot: boot}})
+		a.reg.registrar.Term = 3
 		err := st.View(func(tx *store.Tx) error {
-			got, err := a.rightKeeps(tx, r.Name)
+			got, err := a.rights.rightKeeps(tx, r.Name)
 			if got != want {
 				t.Errorf("in %s: kept = %v; want %v", boot, got, want)
 			}
@@ -64,8 +64,8 @@ func TestFrozenKeeps(t *testing.T) {
 // stand in the way of other blocks.
 func TestLeaseOverLostBlock(t *testing.T) {
 	st := newStore(t)
-	a := &Agent{st: st, cfg: Config{Node: "n1"}, sched: sched.Goroutines(stoppedClock{})}
-	a.registrar.Term = 3
+	a := assemble(&base{st: st, cfg: Config{Node: "n1"}, sched: sched.Goroutines(stoppedClock{})})
+	a.reg.registrar.Term = 3
 	pool := Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}
 	small, large := netip.MustParsePrefix("10.0.0.10/32"), netip.MustParsePrefix("10.0.0.10/31")
 	lost := leaseRight(pool, small)
@@ -94,7 +94,7 @@ func TestLeaseOverLostBlock(t *testing.T) {
 		}
 		return tx.PutRight(noted)
 	})
-	_, res, err := a.step(context.Background(), noted, func(*store.Tx, protocol.Self, protocol.Right) (protocol.Event, error) {
+	_, res, err := a.rights.step(context.Background(), noted, func(*store.Tx, protocol.Self, protocol.Right) (protocol.Event, error) {
 		return protocol.Event{Kind: protocol.EventAnswer, Call: protocol.CallConfirm, Outcome: protocol.Done}, nil
 	})
 	if err != nil {
@@ -132,8 +132,8 @@ func (c clockAt) Now() protocol.Instant { return c.now }
 // and then this store lost, nobody would know whose that lease is (I4).
 func TestSilentForFWritesNothing(t *testing.T) {
 	for silent, want := range map[time.Duration]protocol.Call{time.Minute: protocol.CallCreate, 16 * time.Minute: protocol.CallNone} {
-		a := &Agent{st: newStore(t), cfg: Config{Node: "n1"}, sched: sched.Goroutines(clockAt{now: protocol.Instant{Boot: silent}})}
-		a.registrar.Term, a.registrar.Fence, a.registrar.Self.Fence = 3, 15*time.Minute, 15*time.Minute
+		a := assemble(&base{st: newStore(t), cfg: Config{Node: "n1"}, sched: sched.Goroutines(clockAt{now: protocol.Instant{Boot: silent}})})
+		a.reg.registrar.Term, a.reg.registrar.Fence, a.reg.registrar.Self.Fence = 3, 15*time.Minute, 15*time.Minute
 		r := leaseRight(Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}, netip.MustParsePrefix("10.0.0.10/32"))
 		r.Phase, r.UID, r.Revision, r.Asserted, r.Term = protocol.Held, "u1", "7", 3, 3
 		err := a.st.Update(context.Background(), func(tx *store.Tx) error {
@@ -142,7 +142,7 @@ func TestSilentForFWritesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, res, err := a.step(context.Background(), r, func(*store.Tx, protocol.Self, protocol.Right) (protocol.Event, error) {
+		_, res, err := a.rights.step(context.Background(), r, func(*store.Tx, protocol.Self, protocol.Right) (protocol.Event, error) {
 			return protocol.Event{Kind: protocol.EventAnswer, Call: protocol.CallRead, Outcome: protocol.NotFound}, nil
 		})
 		if err != nil {
@@ -159,9 +159,9 @@ func TestSilentForFWritesNothing(t *testing.T) {
 // everybody until the next, half an hour later (I5).
 func TestLookWithoutARegistration(t *testing.T) {
 	for silent, want := range map[time.Duration]time.Duration{time.Minute: 24 * time.Minute, 16 * time.Minute: retryAfter} {
-		a := &Agent{st: newStore(t), cfg: Config{Node: "n1"}, sched: sched.Goroutines(clockAt{now: protocol.Instant{Boot: silent, Wall: time.Unix(0, 0).Add(6 * time.Minute)}})}
-		a.registrar.Term, a.registrar.Fence, a.registrar.Self.Fence = 3, 15*time.Minute, 15*time.Minute
-		a.registrar.Sent.Wall = time.Unix(0, 0).Add(5 * time.Minute)
+		a := assemble(&base{st: newStore(t), cfg: Config{Node: "n1"}, sched: sched.Goroutines(clockAt{now: protocol.Instant{Boot: silent, Wall: time.Unix(0, 0).Add(6 * time.Minute)}})})
+		a.reg.registrar.Term, a.reg.registrar.Fence, a.reg.registrar.Self.Fence = 3, 15*time.Minute, 15*time.Minute
+		a.reg.registrar.Sent.Wall = time.Unix(0, 0).Add(5 * time.Minute)
 		r := leaseRight(Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}, netip.MustParsePrefix("10.0.0.10/32"))
 		r.Phase, r.NotedAt = protocol.Noted, time.Unix(0, 0)
 		err := a.st.Update(context.Background(), func(tx *store.Tx) error {
@@ -171,10 +171,10 @@ func TestLookWithoutARegistration(t *testing.T) {
 			t.Fatal(err)
 		}
 		answer := protocol.Event{Kind: protocol.EventAnswer, Call: protocol.CallRead}
-		if _, _, err := a.drive(context.Background(), r, a.beginWith(answer)); err != nil {
+		if _, _, err := a.rights.drive(context.Background(), r, a.rights.beginWith(answer)); err != nil {
 			t.Fatal(err)
 		}
-		if got := a.schedule.next[r.Name].at - silent; got != want {
+		if got := a.rights.schedule.next[r.Name].at - silent; got != want {
 			t.Errorf("silent for %v: the next look is %v later; want %v", silent, got, want)
 		}
 	}
@@ -200,11 +200,11 @@ func TestLookTakenUpLate(t *testing.T) {
 	for asked, forgotten := range map[time.Duration]bool{time.Minute: false, protocol.LooksLast: true} {
 		noted := time.Unix(0, 0)
 		clock := &clockAt{now: protocol.Instant{Boot: asked, Wall: noted.Add(asked)}}
-		a := &Agent{
+		a := assemble(&base{
 			st: newStore(t), cfg: Config{Node: "n1"}, sched: sched.Goroutines(clock), metrics: newMetrics(nil),
 			cl: Cluster{Leases: slowRead{clock: clock, later: 35 * time.Minute}},
-		}
-		a.registrar.Term, a.registrar.Fence, a.registrar.Self.Fence, a.registrar.Sent.Wall = 3, 2*time.Hour, 2*time.Hour, noted
+		})
+		a.reg.registrar.Term, a.reg.registrar.Fence, a.reg.registrar.Self.Fence, a.reg.registrar.Sent.Wall = 3, 2*time.Hour, 2*time.Hour, noted
 		r := leaseRight(Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}, netip.MustParsePrefix("10.0.0.10/32"))
 		r.Phase, r.NotedAt = protocol.Noted, noted
 		err := a.st.Update(context.Background(), func(tx *store.Tx) error {
@@ -213,7 +213,7 @@ func TestLookTakenUpLate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := a.drive(context.Background(), r, a.beginWith(protocol.Event{Kind: protocol.EventLook})); err != nil {
+		if _, _, err := a.rights.drive(context.Background(), r, a.rights.beginWith(protocol.Event{Kind: protocol.EventLook})); err != nil {
 			t.Fatal(err)
 		}
 		err = a.st.View(func(tx *store.Tx) error {
@@ -257,7 +257,7 @@ func TestDriveKeepsALookThatItDoesNotMake(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			a := newRestoredAgent(t)
-			a.history.Restored = nil
+			a.reg.history.Restored = nil
 			r := leaseRight(Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}, netip.MustParsePrefix("10.0.0.10/32"))
 			r.Phase, r.UID, r.Revision, r.Asserted, r.Term = protocol.Held, "u1", "7", 3, 3
 			a.put(t, r)
@@ -267,16 +267,16 @@ func TestDriveKeepsALookThatItDoesNotMake(t *testing.T) {
 				},
 				doubt: func() {
 					if tt.during {
-						a.lookIn(r.Name, 0)
+						a.rights.lookIn(r.Name, 0)
 					}
 				},
 			}
-			a.lookIn(r.Name, time.Minute)
-			_, res, err := a.drive(t.Context(), r, a.beginWith(protocol.Event{Kind: tt.event}))
+			a.rights.lookIn(r.Name, time.Minute)
+			_, res, err := a.rights.drive(t.Context(), r, a.rights.beginWith(protocol.Event{Kind: tt.event}))
 			if err != nil || res.Verdict != protocol.VerdictServes {
 				t.Fatalf("the drive ends with %v, %v", res.Verdict, err)
 			}
-			if got := a.schedule.planned(r.Name) != nil; got != tt.stays {
+			if got := a.rights.schedule.planned(r.Name) != nil; got != tt.stays {
 				t.Errorf("a look is planned: %v; want %v", got, tt.stays)
 			}
 		})

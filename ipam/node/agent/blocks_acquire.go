@@ -1,0 +1,217 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"net/netip"
+
+	"go4.org/netipx"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/node/sched"
+	"github.com/tenure-ipam/tenure/ipam/node/store"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// acquire leases one more block that meets n: one of this node's own that is in
+// doubt or being given back, else the next that nobody seems to hold.
+func (bs *blocks) acquire(ctx context.Context, p *pool, n addressDemand) error {
+	known, absent, _ := p.now()
+	if why := bs.pools.unleasable(p.name, known, absent); why != "" {
+		return &notReadyError{Pool: p.name, Why: why, News: true}
+	}
+	if ok, why := bs.reg.serving(); !ok {
+		return &notServingError{Why: why}
+	}
+	own, err := bs.unsettled(p, known, n)
+	if err != nil {
+		return err
+	}
+	if own.IsValid() {
+		if done, err := bs.tryBlock(ctx, p, known, own); done {
+			return err
+		}
+	}
+	if ok, err := bs.takeBack(ctx, p, known, n); ok || err != nil {
+		return err
+	}
+	return bs.probe(ctx, p, known, n)
+}
+
+// unsettled returns a block of this node that could serve n again, claimed: one whose
+// create is in doubt, that is being given back, or that has room and waits to be said
+// again in a new term. Without it an outage would leave one more name behind at every
+// try. The Update that uses the block looks at its right again.
+func (bs *blocks) unsettled(p *pool, known *knownPool, n addressDemand) (block netip.Prefix, err error) {
+	term, unserving := bs.reg.term(), bs.rights.unserving.blocks(p.name)
+	var found []netip.Prefix
+	err = bs.st.Peek(func(tx *store.Tx) error {
+		free, err := freeIn(tx, p.name, n.family, unserving)
+		if err != nil {
+			return err
+		}
+		for r, err := range tx.Rights() {
+			if err != nil {
+				return err
+			}
+			waits := r.Phase == protocol.Noted || r.Phase == protocol.Releasing || r.Phase == protocol.Held && !r.Serves(term) && free[r.Block] > 0
+			if r.Kind != protocol.RightLease || r.Pool != p.name || !waits || allocator.FamilyOf(r.Block.Addr()) != n.family {
+				continue
+			}
+			if known.gives(r.Block, n) {
+				found = append(found, r.Block)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return netip.Prefix{}, err
+	}
+	// Not within the Peek: who waits for the demand's lock in a transaction, while
+	// whoever has it begins one, waits for ever once the store's file has to grow.
+	for _, block := range found {
+		if p.demands.claim(block) {
+			return block, nil
+		}
+	}
+	return netip.Prefix{}, nil
+}
+
+// freeIn returns how many addresses are free in each of some open blocks.
+func freeIn(tx *store.Tx, name protocol.PoolName, f allocator.Family, blocks map[netip.Prefix]bool) (map[netip.Prefix]int, error) {
+	free := map[netip.Prefix]int{}
+	if len(blocks) == 0 {
+		return free, nil
+	}
+	for b, err := range allocator.NewSpace(tx.Table(name), nil).Blocks(f) {
+		if err != nil {
+			return nil, err
+		}
+		if blocks[b.Prefix] {
+			free[b.Prefix] = b.Free
+		}
+	}
+	return free, nil
+}
+
+// errOthers says that every block that was probed is another's.
+var errOthers = errors.New("others were faster at every block that was tried")
+
+// probe tries blocks that are not this node's, a few of them: then the pool is nearly
+// full, or this node unlucky, and the controller knows better.
+func (bs *blocks) probe(ctx context.Context, p *pool, known *knownPool, n addressDemand) error {
+	tried := map[netip.Prefix]bool{}
+	for range bs.cfg.Probes {
+		block, ok, trying, err := bs.candidate(p, known, n, tried)
+		if err != nil {
+			return err
+		}
+		if !ok && trying { // this node is at the rest itself: what comes of that, it looks again
+			if ended := p.demands.underWay(); ended != nil {
+				bs.sched.Wait(ctx, sched.Forever, ended)
+			}
+			return nil
+		}
+		if !ok {
+			return &unmetError{Cause: &ExhaustedError{Pool: p.name, Family: n.family, View: n.view}}
+		}
+		if done, err := bs.tryBlock(ctx, p, known, block); done {
+			return err
+		}
+		tried[block] = true
+	}
+	return &unmetError{Cause: fmt.Errorf("pool %s is contended: %w", p.name, errOthers)}
+}
+
+// candidate returns the next block to try for n, claimed: one that this node has no
+// record of and that is not in tried. It goes round the pool from where the last search
+// ended, at first from a point of this node's own, so that nodes do not meet. Where it has
+// met others it goes on anywhere: who goes on where others do meets them again at every
+// block. ok is false if there is none; trying says then whether an acquire is at one that
+// would do.
+func (bs *blocks) candidate(p *pool, known *knownPool, n addressDemand, tried map[netip.Prefix]bool) (block netip.Prefix, ok, trying bool, err error) {
+	d := &p.demands
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if known.bits(n.family) == 0 {
+		return netip.Prefix{}, false, false, nil
+	}
+	from, begun := d.cursor[n.family]
+	switch {
+	case len(tried) > 0:
+		from = known.shape.Spread(n.family, bs.sched.Uint64N(math.MaxUint64))
+	case !begun:
+		from = known.shape.Spread(n.family, hashOf(bs.cfg.Node))
+	}
+	// d.mu is held, which every ADD needs that waits for a block: a disk that hangs must
+	// not keep it. What is found here the Update that notes a block looks at again.
+	err = bs.st.Peek(func(tx *store.Tx) error {
+		for block = range known.around(n, from) {
+			trying = trying || d.trying[block]
+			if tried[block] || d.trying[block] {
+				continue
+			}
+			_, mine, err := tx.Right(protocol.LeaseName(p.name, block))
+			if err != nil || !mine {
+				ok = err == nil
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil || !ok {
+		return netip.Prefix{}, false, trying, err
+	}
+	d.claimLocked(block)
+	if d.cursor == nil {
+		d.cursor = map[allocator.Family]netip.Addr{}
+	}
+	d.cursor[n.family] = netipx.PrefixLastIP(block).Next() // behind the last address of all: the lowest
+	return block, true, trying, nil
+}
+
+func hashOf(node protocol.NodeName) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(node)) // never fails
+	return h.Sum64()
+}
+
+// tryBlock tries to lease a block, which the caller has claimed. done says that there
+// is no use in trying another: it worked, or nothing will now.
+func (bs *blocks) tryBlock(ctx context.Context, p *pool, known *knownPool, block netip.Prefix) (done bool, err error) {
+	defer p.demands.unclaim(block)
+	_, res, err := bs.rights.drive(ctx, leaseRight(known.Pool, block), bs.rights.beginWith(protocol.Event{Kind: protocol.EventWant}))
+	if err != nil {
+		return true, undriven(p, block, err)
+	}
+	switch res.Verdict {
+	case protocol.VerdictServes:
+		bs.log.InfoContext(ctx, "block leased", "pool", known.Name, "block", block)
+		return true, nil
+	case protocol.VerdictTaken, protocol.VerdictGone:
+		return false, nil
+	case protocol.VerdictLater:
+		if bs.reg.registered() { // this one cannot be settled now: another may
+			return false, nil
+		}
+	case protocol.VerdictRefused, protocol.VerdictDenied, protocol.VerdictNone:
+	}
+	return true, noLease(p, block, res)
+}
+
+// undriven says why a drive for a lease of block has come to no end. Where news of the
+// pool are due, they will tell.
+func undriven(p *pool, block netip.Prefix, err error) error {
+	return &notReadyError{Pool: p.name, Why: fmt.Sprintf("gave no lease of %v: %v", block, err), News: is[*poolWaitsError](err)}
+}
+
+// noLease says why a drive has ended without a lease of block. Where that was refused,
+// the pool as read live was not as heard: the watch will say so, too. Where the API
+// server has denied the create, by a rule of its own, nothing will say when it does not
+// any more: that is not waited for.
+func noLease(p *pool, block netip.Prefix, res protocol.Result) error {
+	return &notReadyError{Pool: p.name, Why: fmt.Sprintf("gave no lease of %v: %s", block, res.Why), News: res.Verdict == protocol.VerdictRefused}
+}

@@ -1,0 +1,113 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/node/store"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// takeBackAfter is how long after a pool's exhaustion a node begins to take back what
+// it has ceded of it: a pool at the edge does not go back and forth.
+const takeBackAfter = 10 * time.Second
+
+// takeBack takes addresses that this node has ceded, and nobody has been granted,
+// into service again: as many as n's ADD and those that wait with it lack, and the
+// reserve that is due. ok is false where there is nothing to take back.
+func (bs *blocks) takeBack(ctx context.Context, p *pool, known *knownPool, n addressDemand) (ok bool, err error) {
+	if bs.pools.withholds(p.name) || known.Pressure == allocator.PressureExhausted || p.demands.eased(bs.sched.Now()) < takeBackAfter {
+		return false, nil
+	}
+	r, addrs, err := bs.ceded(ctx, p, known, n)
+	if err != nil || len(addrs) == 0 {
+		return false, err
+	}
+	now, res, err := bs.rights.driveForADD(ctx, r, func(_ *store.Tx, _ protocol.Self, r protocol.Right) (protocol.Event, error) {
+		left := slices.ContainsFunc(addrs, func(x netip.Addr) bool { return slices.Contains(r.Ceded, x) })
+		if r.Phase != protocol.Held || !left {
+			return protocol.Event{}, errNothing
+		}
+		return protocol.Event{Kind: protocol.EventTakeBack, Addrs: addrs}, nil
+	})
+	if errors.Is(err, errNothing) { // another acquire was faster
+		return true, nil
+	}
+	if err != nil || res.Verdict != protocol.VerdictServes {
+		return false, err
+	}
+	taken := 0
+	for _, x := range addrs {
+		if !slices.Contains(now.Ceded, x) {
+			taken++
+		}
+	}
+	bs.metrics.takenBack.Add(float64(taken))
+	bs.log.InfoContext(ctx, "ceded addresses taken back", "lease", r.Name, "addresses", taken)
+	return taken > 0, nil
+}
+
+// takenBack is takeBack for an ADD whose request waits: it goes on waiting where there
+// is nothing to take back.
+func (bs *blocks) takenBack(ctx context.Context, p *pool, n addressDemand) bool {
+	known, absent, _ := p.now()
+	if unready(known, absent) != "" {
+		return false
+	}
+	ok, err := bs.takeBack(ctx, p, known, n)
+	if err != nil {
+		bs.log.DebugContext(ctx, "nothing taken back", "pool", p.name, "error", err)
+	}
+	return ok && ctx.Err() == nil
+}
+
+// ceded returns a lease of this node that has ceded addresses which meet n, and which
+// of them to take back.
+func (bs *blocks) ceded(ctx context.Context, p *pool, known *knownPool, n addressDemand) (lease protocol.Right, addrs []netip.Addr, err error) {
+	term := bs.reg.term()
+	limit, err := bs.lacking(ctx, p, known, n)
+	if err != nil {
+		return lease, nil, err
+	}
+	err = bs.st.ViewContext(ctx, func(tx *store.Tx) error {
+		lease, addrs = protocol.Right{}, nil
+		for r, err := range tx.Rights() {
+			if err != nil {
+				return err
+			}
+			if r.Kind != protocol.RightLease || r.Pool != p.name || !r.Serves(term) || len(r.Ceded) == len(r.Grants) {
+				continue
+			}
+			for _, x := range r.Ceded {
+				if len(addrs) < limit && n.met(known.shape, x) && !slices.Contains(r.Grants, x) {
+					addrs = append(addrs, x)
+				}
+			}
+			if len(addrs) > 0 {
+				lease = r
+				return nil
+			}
+		}
+		return nil
+	})
+	return lease, addrs, err
+}
+
+// lacking returns how many addresses of a pool this node lacks that meet n: one for each ADD
+// that waits for such, and the reserve.
+func (bs *blocks) lacking(ctx context.Context, p *pool, known *knownPool, n addressDemand) (int, error) {
+	p.demands.mu.Lock()
+	waiting := p.demands.queues[n.key()].waiting
+	p.demands.mu.Unlock()
+	reserve := 0
+	err := bs.st.ViewContext(ctx, func(tx *store.Tx) error {
+		c, err := bs.rights.counts(tx, p.name, n.family)
+		reserve = allocator.Reserve(c.Taken, known.Pressure)
+		return err
+	})
+	return max(waiting, 1) + reserve, err
+}

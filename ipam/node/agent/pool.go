@@ -1,0 +1,197 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+
+	"go4.org/netipx"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/node/sched"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// pool is a pool that this node uses, as last heard of, and the demand for its
+// blocks.
+type pool struct {
+	name protocol.PoolName
+
+	mu      sync.Mutex
+	known   *knownPool    // guarded by mu; nil until heard of
+	absent  bool          // guarded by mu; the API server says that there is none
+	changed chan struct{} // guarded by mu; closed and replaced at each change
+	// refused says why what was heard last was not taken over; empty: it was. Guarded by mu.
+	refused string
+
+	// missed is how many looks in a row have found the pool gone, and named by nobody (see
+	// forgetPools); guarded by Agent.mu.
+	missed   int
+	unfollow func() // guarded by Agent.mu; ends the following, and returns when it has ended
+
+	demands   demands
+	touched   atomic.Bool // a look at the reserve, and at what is idle, is due
+	tending   atomic.Bool // one is under way
+	reserving atomic.Bool // one is planned
+}
+
+// knownPool is an immutable view of a pool: a change replaces it.
+type knownPool struct {
+	Pool
+	shape *allocator.Shape
+	text  string // as kept in the store; empty for a pool that was kept and not heard of since
+}
+
+func newPool(name protocol.PoolName) *pool {
+	return &pool{name: name, changed: make(chan struct{})}
+}
+
+// now returns the pool as last heard of, and a channel that closes when that
+// changes.
+func (p *pool) now() (known *knownPool, absent bool, changed <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.known, p.absent, p.changed
+}
+
+func (p *pool) set(known *knownPool, absent bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.known, p.absent, p.refused = known, absent, ""
+	p.wakeLocked()
+}
+
+// refuse notes why what was heard is not taken over.
+func (p *pool) refuse(why string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refused = why
+	p.wakeLocked()
+}
+
+// whyUnknown says why nothing is known of p.
+func (p *pool) whyUnknown() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return cmp.Or(p.refused, unread)
+}
+
+// wake has all that wait for news of the pool look again.
+func (p *pool) wake() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.wakeLocked()
+}
+
+func (p *pool) wakeLocked() {
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// A notReadyError says why nothing can be taken from a pool now; it may change.
+type notReadyError struct {
+	Pool protocol.PoolName
+	Why  string
+	News bool // only news of the pool will change it
+}
+
+func (e *notReadyError) Error() string { return fmt.Sprintf("pool %s %s", e.Pool, e.Why) }
+
+// until waits until nothing stands against p by the word of against, which it asks
+// again at each news of p. It returns p as it is then, and whether it has waited; when
+// ctx ends, a [*notReadyError] with what stood against p last.
+func (p *pool) until(ctx context.Context, s sched.Scheduler, against func(known *knownPool, absent bool) string) (known *knownPool, waited bool, err error) {
+	for {
+		known, absent, changed := p.now()
+		why := against(known, absent)
+		switch {
+		case why == "":
+			return known, waited, nil
+		case known == nil && !absent:
+			why = p.whyUnknown()
+		}
+		if err := p.awaitNews(ctx, s, changed, why); err != nil {
+			return nil, true, err
+		}
+		waited = true
+	}
+}
+
+// awaitNews waits until changed, which came from [pool.now], closes. When ctx ends it
+// returns a [*notReadyError] with why p was waited for.
+func (p *pool) awaitNews(ctx context.Context, s sched.Scheduler, changed <-chan struct{}, why string) error {
+	if s.Wait(ctx, sched.Forever, changed) == 0 {
+		return nil
+	}
+	return &notReadyError{Pool: p.name, Why: why}
+}
+
+// unread says of a pool that nothing was heard of it yet.
+const unread = "has not been read yet: the API server does not answer"
+
+func unready(known *knownPool, absent bool) string {
+	switch {
+	case absent:
+		return "does not exist: create the IPPool, or correct the name in the network configuration"
+	case known == nil:
+		return unread
+	case known.Deleting:
+		return "is being deleted"
+	case known.Stopped:
+		return "gives no addresses: its spec.allocation is Stopped"
+	case known.Bits4 == 0 && known.Bits6 == 0:
+		return "has not been opened by the controller yet: " + known.notOpen()
+	}
+	return ""
+}
+
+// notOpen says why p is not open, in the words of its condition where it has one.
+func (p *knownPool) notOpen() string { return cmp.Or(p.Waits, "see its condition Ready") }
+
+// bits returns the prefix length of p's blocks of family f.
+func (p *knownPool) bits(f allocator.Family) int {
+	if f == allocator.IPv4 {
+		return p.Bits4
+	}
+	return p.Bits6
+}
+
+// leaseOf returns the name of the lease that has an address of p.
+func (p *knownPool) leaseOf(addr netip.Addr) string {
+	return protocol.LeaseName(protocol.PoolName(p.Name), p.shape.Block(addr, p.bits(allocator.FamilyOf(addr))))
+}
+
+// unnamed reports whether p is of the default domain.
+func (p *knownPool) unnamed() bool { return poolspec.InDefaultDomain(p.Name, p.Domain) }
+
+// around returns the blocks that meet n, each once: those from an address on, and then
+// those before it.
+func (p *knownPool) around(n addressDemand, from netip.Addr) iter.Seq[netip.Prefix] {
+	return func(yield func(netip.Prefix) bool) {
+		var first netip.Prefix
+		for at := from; ; {
+			found, more := p.shape.NextBlock(n.family, p.bits(n.family), n.view, at)
+			if !more { // begin again at the start of the pool
+				found, more = p.shape.NextBlock(n.family, p.bits(n.family), n.view, netip.Addr{})
+			}
+			if !more || found == first || !yield(found) {
+				return
+			}
+			if !first.IsValid() {
+				first = found
+			}
+			at = netipx.PrefixLastIP(found).Next()
+		}
+	}
+}
+
+// gives reports whether block has an ordinary address that n could take.
+func (p *knownPool) gives(block netip.Prefix, n addressDemand) bool {
+	found, ok := p.shape.NextBlock(n.family, p.bits(n.family), n.view, block.Addr())
+	return ok && found == block
+}

@@ -1,0 +1,193 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"maps"
+
+	"github.com/tenure-ipam/tenure/ipam/node/store"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// errRewound says that an answer cannot be relied upon: the API server has gone
+// back to an earlier state.
+var errRewound = errors.New("the API server has gone back to an earlier state, as after a restore: nothing is concluded from its answer")
+
+// A sight is what was known of the API server when a call was sent.
+type epoch struct {
+	history protocol.History
+	rewinds int
+	term    int64 // of the node's registration
+}
+
+func (reg *registration) epoch() epoch {
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	return epoch{reg.history, reg.rewinds, reg.registrar.Term}
+}
+
+// wrote judges the answer to a write, or to a list, that was sent at s: errRewound
+// says that it must not be relied upon.
+func (reg *registration) wrote(ctx context.Context, s epoch, rev protocol.Revision) error {
+	return reg.judge(ctx, s, s.history.Behind(rev), func(h protocol.History) protocol.History { return h.SawObject(rev) })
+}
+
+// read is wrote for a live read of an object of which the store has a record.
+func (reg *registration) read(ctx context.Context, s epoch, behind bool) error {
+	return reg.judge(ctx, s, behind, func(h protocol.History) protocol.History { return h })
+}
+
+// judgeRegistration judges the node's registration, as read or written with what was known at s.
+func (reg *registration) judgeRegistration(ctx context.Context, s epoch, got protocol.Registration) error {
+	return reg.judge(ctx, s, s.history.RegistrationBehind(got), func(h protocol.History) protocol.History { return h.SawRegistration(got) })
+}
+
+func (reg *registration) judge(ctx context.Context, s epoch, behind bool, saw func(protocol.History) protocol.History) error {
+	reg.mu.Lock()
+	switch {
+	case reg.rewinds != s.rewinds: // it has gone back while the call was under way
+		reg.mu.Unlock()
+		return errRewound
+	case !behind:
+		reg.history = saw(reg.history)
+		reg.mu.Unlock()
+		return nil
+	}
+	reg.rewinds++
+	reg.history = reg.history.Rewound()
+	reg.registrar, reg.announced = reg.registrar.Rewound(), announcement{}
+	reg.heardSince, reg.anothers, reg.unseen = nil, nil, nil
+	reg.mu.Unlock()
+	reg.metrics.rewound.Inc()
+	reg.log.ErrorContext(ctx, "the API server has gone back to an earlier state: nothing is leased or given back until the controller has opened the pools again", "node", reg.cfg.Node)
+	reg.beatSoon()
+	reg.listSoon()
+	err := reg.st.Update(ctx, func(tx *store.Tx) error {
+		id, err := tx.Identity()
+		if err != nil {
+			return err
+		}
+		// An agent that starts now must not take up the registration, nor register in its term:
+		// what was said in it may not be there any more.
+		id.Boot, id.Term = "", max(id.Term, reg.current().LastTerm)
+		return errors.Join(tx.PutIdentity(id), tx.PutHistory(reg.epoch().history))
+	})
+	if err != nil {
+		reg.log.ErrorContext(ctx, "that the API server has gone back is not recorded yet", "error", err)
+	}
+	return errRewound
+}
+
+// heardEpoch notes the epoch of a pool as heard of; fresh says that the node had
+// not heard of it before. Its revision proves nothing: a watch may tell what was
+// before the API server went back.
+func (reg *registration) heardEpoch(p protocol.Pool, fresh bool) {
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	reg.history = reg.history.SawEpoch(p.Epoch)
+	if fresh && reg.history.Restored != nil {
+		if reg.heardSince == nil {
+			reg.heardSince = map[protocol.PoolName]bool{}
+		}
+		reg.heardSince[protocol.PoolName(p.Name)] = true
+	}
+}
+
+// readEpoch notes the epoch of a pool as read live: what is leased by it rests on
+// it, and the watch may be behind. An agent that starts after this one knows it, too.
+func (reg *registration) readEpoch(ctx context.Context, p protocol.Pool) error {
+	reg.mu.Lock()
+	reg.history = reg.history.SawEpoch(p.Epoch)
+	h := reg.history
+	recorded := p.Epoch <= reg.recordedEpoch
+	reg.mu.Unlock()
+	if recorded {
+		return nil
+	}
+	// What has been heard of meanwhile may not be on disk either.
+	if err := reg.st.Update(ctx, func(tx *store.Tx) error { h = reg.epoch().history; return tx.PutHistory(h) }); err != nil {
+		return err
+	}
+	reg.mu.Lock()
+	reg.recordedEpoch = max(reg.recordedEpoch, h.Epoch)
+	reg.mu.Unlock()
+	return nil
+}
+
+// restored returns what the API server has gone back to, nil if it has not, and whether a pool was
+// first heard of since.
+func (reg *registration) restored(name protocol.PoolName) (r *protocol.Restoration, heardSince bool) {
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	return reg.history.Restored, reg.heardSince[name]
+}
+
+// shown notes whether a live read has shown a lease that this node holds to be another's,
+// which is waited for.
+func (reg *registration) shown(lease string, anothers bool) {
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	if !anothers {
+		delete(reg.anothers, lease)
+		return
+	}
+	if reg.anothers == nil {
+		reg.anothers = map[string]bool{}
+	}
+	reg.anothers[lease] = true
+}
+
+// putBack reports whether every right has been said in term. Where F is 0 a lease that is
+// another's is not waited for: whoever has it may not give it back before the pools are
+// open, and they would never be.
+func (reg *registration) putBack(ctx context.Context, term int64) bool {
+	var hopeless map[string]bool
+	if reg.cfg.Fence == 0 {
+		reg.mu.Lock()
+		hopeless = maps.Clone(reg.anothers)
+		reg.mu.Unlock()
+	}
+	all, err := reg.said(ctx, term, hopeless, nil)
+	if err != nil {
+		reg.log.ErrorContext(ctx, "store not read", "error", err)
+	}
+	return all && err == nil
+}
+
+// said reports whether every right has been said in term, and none that is Held is unseen,
+// but for those of except.
+func (reg *registration) said(ctx context.Context, term int64, except, unseen map[string]bool) (all bool, err error) {
+	all = true
+	err = reg.st.ViewContext(ctx, func(tx *store.Tx) error {
+		for r, err := range tx.Rights() {
+			if err != nil {
+				return err
+			}
+			unsaid := !r.PutBack(term) || r.Phase == protocol.Held && unseen[r.Name]
+			all = all && (!unsaid || except[r.Name])
+		}
+		return nil
+	})
+	return all, err
+}
+
+// notePutBack notes that what the node holds has been put back.
+func (reg *registration) notePutBack() {
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	if now := reg.history.Restored; now != nil {
+		reg.history.Restored = &protocol.Restoration{Back: true, Epoch: now.Epoch}
+	}
+}
+
+// endRestore ends what began when the API server was seen to go back, to r. It reports whether that
+// is still what it has gone back to.
+func (reg *registration) endRestore(r *protocol.Restoration) bool {
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	if reg.history.Restored != r {
+		return false
+	}
+	reg.history.Restored, reg.heardSince, reg.anothers = nil, nil, nil
+	return true
+}

@@ -1,0 +1,146 @@
+package agent
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tenure-ipam/tenure/ipam/node/sched"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// sayTime is how long what cannot be listed, looked at or said keeps the agent from being
+// ready.
+const sayTime = time.Minute
+
+// telling is how far an agent that has started has come with telling the API server of
+// its node. mu of the agent guards it.
+type announcement struct {
+	heard  bool          // a heartbeat was accepted
+	listed bool          // what is there in the node's name has been compared with the store
+	since  time.Duration // by the boot clock, when the latest of these was
+	done   bool
+}
+
+// ready is [Agent.Ready].
+func (reg *registration) ready(ctx context.Context) (bool, string) {
+	if ok, why := reg.serving(); !ok {
+		return false, why
+	}
+	now := reg.sched.Now().Boot
+	reg.mu.Lock()
+	t, term, except, unseen := reg.announced, reg.registrar.Term, maps.Clone(reg.anothers), maps.Clone(reg.unseen)
+	reg.mu.Unlock()
+	age := now - t.since
+	switch {
+	case t.done:
+		return true, ""
+	case !t.heard:
+		return false, "no heartbeat has been accepted since the agent started"
+	case !t.listed && age < sayTime:
+		return false, "what the API server has in this node's name is not known yet"
+	case t.listed && age < sayTime:
+		all, err := reg.said(ctx, term, except, unseen)
+		if err != nil {
+			return false, err.Error()
+		}
+		if !all {
+			return false, "what this node holds has not been said again yet"
+		}
+	}
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	if reg.announced != t { // the API server has gone back meanwhile, or what is there was listed
+		return false, "what the API server has in this node's name is being compared"
+	}
+	reg.announced.done = true
+	return true, ""
+}
+
+// wakeList has listOwn be made now.
+func (reg *registration) listSoon() {
+	sched.Signal(reg.listNow)
+}
+
+// compared notes that what is there in the node's name, listed in that era, was compared
+// with the store, which has shown these rights to be there otherwise, or not at all.
+func (reg *registration) compared(rewinds int, otherwise []protocol.Right) {
+	now := reg.sched.Now().Boot
+	unseen := map[string]bool{}
+	for _, r := range otherwise {
+		unseen[r.Name] = true
+	}
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	if reg.rewinds == rewinds { // else there is something else there by now
+		reg.announced.listed, reg.announced.since, reg.unseen = true, now, unseen
+	}
+}
+
+// seen notes that what the answer ev says of a right is recorded: that it is there, or
+// that it is not, so that it has to be said.
+func (reg *registration) seen(name string, ev protocol.Event) {
+	switch {
+	case ev.Call == protocol.CallRead && ev.Outcome == protocol.NotFound:
+	case ev.Outcome != protocol.Done:
+		return
+	case ev.Call != protocol.CallRead && ev.Call != protocol.CallCreate && ev.Call != protocol.CallFence:
+		return
+	}
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	delete(reg.unseen, name)
+}
+
+// isUnseen reports whether a list has shown a right otherwise than the store has it, and no answer
+// has come since.
+func (reg *registration) isUnseen(name string) bool {
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	return reg.unseen[name]
+}
+
+// unread reports whether what the pods of a lost store's time have is to be read back
+// before anything is given out: a registration that this agent has just taken, from the term had,
+// names such a store, or one before it did. It is recorded with the registration: an agent that
+// ends before it has read that serves by its record of the registration, as it starts again.
+func (reg *registration) unread(had int64, seen protocol.Registration) bool {
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	return reg.unreadLocked(had, seen)
+}
+
+// unreadLocked is unread for a caller that holds a.mu.
+func (reg *registration) unreadLocked(had int64, seen protocol.Registration) bool {
+	return reg.reading || had == 0 && reg.lostHere(seen) && len(reg.readFor) == 0
+}
+
+// lostHere reports whether a registration that this agent has just taken says that a store
+// of this machine was lost in this boot.
+func (reg *registration) lostHere(seen protocol.Registration) bool {
+	return slices.ContainsFunc(seen.Former, func(f protocol.Former) bool {
+		return f.Machine == reg.cfg.Machine && f.Boot == reg.cfg.Boot && f.Store != reg.st.ID()
+	})
+}
+
+// isRead reports whether all attachments of a lost store were looked for.
+func (reg *registration) isRead(lost protocol.StoreID) bool {
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	return reg.readFor[lost]
+}
+
+// noteRead notes that the attachments of a lost store were looked for, all of them or some.
+func (reg *registration) noteRead(lost protocol.StoreID, all bool) {
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	reg.readFor[lost] = all
+}
+
+// readAll notes that what lost stores have left was looked for: addresses may be given out.
+func (reg *registration) readAll() {
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	reg.reading = false
+}

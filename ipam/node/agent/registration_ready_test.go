@@ -1,0 +1,165 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenure-ipam/tenure/ipam/node/sched"
+	"github.com/tenure-ipam/tenure/ipam/node/store"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// TestReady: an agent that resumes serves at once, and is ready when the API server knows
+// what its node holds: whoever restored etcd starts the controller then, which gives
+// claims the addresses that no lease covers. What cannot be said is not waited for.
+func TestReady(t *testing.T) {
+	for _, tt := range []struct {
+		name      string
+		announced announcement
+		said      int64 // the term in which the node's lease was said last
+		others    bool  // it is another's
+		unseen    bool  // a list has shown that it is not there, and no answer since
+		want      bool
+	}{
+		{name: "no heartbeat was accepted", announced: announcement{listed: true}, said: 2},
+		{name: "nor will one be: the API server is away", announced: announcement{since: -sayTime}, said: 2},
+		{name: "nothing can be listed", announced: announcement{heard: true, since: -sayTime}, said: 2, want: true},
+		{name: "nothing was listed", announced: announcement{heard: true}, said: 2},
+		{name: "all is said", announced: announcement{heard: true, listed: true}, said: 2, want: true},
+		{name: "a look is under way", announced: announcement{heard: true, listed: true}, said: 2, unseen: true},
+		{name: "a look has found another's", announced: announcement{heard: true, listed: true}, said: 2, others: true, unseen: true, want: true},
+		{name: "a look finds nothing out", announced: announcement{heard: true, listed: true, since: -sayTime}, said: 2, unseen: true, want: true},
+		{name: "a lease was said in an earlier term", announced: announcement{heard: true, listed: true}, said: 1},
+		{name: "a lease is another's", announced: announcement{heard: true, listed: true}, said: 1, others: true, want: true},
+		{name: "a lease cannot be said", announced: announcement{heard: true, listed: true, since: -sayTime}, said: 1, want: true},
+		{name: "it was ready before", announced: announcement{done: true}, said: 1, want: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a := assemble(&base{st: newStore(t), cfg: Config{Node: "n1"}, sched: sched.Goroutines(stoppedClock{}), log: slog.New(slog.DiscardHandler)})
+			now := a.sched.Now()
+			a.reg.registrar = protocol.Registrar{Self: protocol.Identity{Node: "n1"}, Term: 2, Sent: now}
+			a.reg.announced = tt.announced
+			a.reg.announced.since += now.Boot
+			lease := protocol.Right{Kind: protocol.RightLease, Name: "lan.0a000000.26", Phase: protocol.Held, UID: "u", Asserted: tt.said, Term: tt.said}
+			if tt.others {
+				a.reg.shown(lease.Name, true)
+			}
+			if tt.unseen {
+				a.reg.unseen = map[string]bool{lease.Name: true}
+			}
+			if err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutRight(lease) }); err != nil {
+				t.Fatal(err)
+			}
+			if got, why := a.Ready(t.Context()); got != tt.want {
+				t.Errorf("ready: %v (%s); want %v", got, why, tt.want)
+			}
+		})
+	}
+}
+
+// TestReadyAnewAfterRestore: an agent that was ready, and sees that the API server has gone
+// back, is not before what its node holds was said once more: whoever restored etcd waits
+// for that.
+func TestReadyAnewAfterRestore(t *testing.T) {
+	a := newRestoredAgent(t)
+	self := protocol.Identity{Node: "n1"}
+	a.reg.registrar = protocol.Registrar{Self: self, Term: 3, Sent: a.sched.Now()}
+	a.reg.announced.done = true
+	ready := func(when string, want bool) {
+		t.Helper()
+		if got, why := a.Ready(t.Context()); got != want {
+			t.Errorf("%s: ready %v (%s); want %v", when, got, why, want)
+		}
+	}
+	ready("before", true)
+	before := a.reg.epoch().rewinds
+	if err := a.reg.read(t.Context(), a.reg.epoch(), true); !errors.Is(err, errRewound) {
+		t.Fatalf("an answer of an earlier state: %v; want %v", err, errRewound)
+	}
+	if err := a.reg.accept(t.Context(), 0, a.reg.epoch().rewinds, protocol.Registrar{Self: self, Term: 4, Sent: a.sched.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	ready("registered again", false)
+	a.reg.compared(before, nil)
+	ready("listed before it went back", false)
+	a.reg.compared(a.reg.epoch().rewinds, nil)
+	ready("all is said", true)
+}
+
+// TestNotReadyByWhatWasBefore: the API server is seen to go back while the agent finds out
+// whether it is ready, by what it knew before. That makes it ready neither now nor later.
+func TestNotReadyByWhatWasBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newRestoredAgent(t)
+		st, hang := newHangingStore(t)
+		a.st, a.reg.registrar.Sent, a.reg.announced = st, a.sched.Now(), announcement{heard: true, listed: true}
+		goOn := hang(func(tx *store.Tx) error {
+			return tx.PutRight(protocol.Right{Kind: protocol.RightUse, Name: "c.0", Phase: protocol.Held, UID: "u", Asserted: 3, Term: 3})
+		})
+		ready := make(chan bool, 1)
+		go func() { ok, _ := a.Ready(t.Context()); ready <- ok }()
+		synctest.Wait() // it reads the store
+		go func() { _ = a.reg.read(t.Context(), a.reg.epoch(), true) }()
+		synctest.Wait() // its memory has it
+		goOn()
+		if ok := <-ready; ok || a.reg.announced.done {
+			t.Errorf("ready %v, for good: %v; want neither, after the API server has gone back", ok, a.reg.announced.done)
+		}
+	})
+}
+
+// forgottenLeases is an API server that has gone back to before this node's leases. It
+// answers no read while it is slow.
+type forgottenLeases struct {
+	createdLeases
+	slow bool
+}
+
+func (*forgottenLeases) NodeLeases(context.Context, protocol.NodeName) ([]protocol.Lease, protocol.Revision, error) {
+	return nil, "1", nil
+}
+
+func (f *forgottenLeases) ReadLease(ctx context.Context, name string) (protocol.Lease, protocol.Outcome, error) {
+	if f.slow {
+		return protocol.Lease{}, protocol.Unknown, errNothing
+	}
+	return f.createdLeases.ReadLease(ctx, name)
+}
+
+// TestReadyWhenWhatIsMissingIsBack: a lease that was said in this term is not in the API
+// server any more, which only a list shows: the data went back to just after a heartbeat.
+// Until a read has shown so, too, and it has been created again, the controller must not be
+// started: it would give a claim the lease's addresses (I1).
+func TestReadyWhenWhatIsMissingIsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leases := &forgottenLeases{slow: true}
+		a, p := newRegisteredAgent(t, leases, shutPools{})
+		a.cl.SubLeases = noSubLeases{}
+		a.reg.registrar.Sent, a.reg.announced.heard = a.sched.Now(), true
+		r := leaseRight(p.known.Pool, netip.MustParsePrefix("10.0.0.4/30"))
+		r.Phase, r.UID, r.Revision, r.Asserted, r.Term = protocol.Held, "before", "7", 3, 3
+		if err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutRight(r) }); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.losses.compareOwn(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			a.rights.lookAgain(t.Context())
+			if ok, _ := a.Ready(t.Context()); ok {
+				t.Fatalf("ready after %v, with a lease that is missing", a.sched.Now().Boot)
+			}
+			time.Sleep(retryAfter)
+		}
+		leases.slow = false
+		a.rights.lookAgain(t.Context())
+		if ok, why := a.Ready(t.Context()); !ok || leases.created != 1 {
+			t.Errorf("%d leases created, ready %v (%s); want it ready with the lease there again", leases.created, ok, why)
+		}
+	})
+}

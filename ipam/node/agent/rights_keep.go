@@ -1,0 +1,174 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tenure-ipam/tenure/ipam/node/assign"
+	"github.com/tenure-ipam/tenure/ipam/node/leasestatus"
+	"github.com/tenure-ipam/tenure/ipam/node/store"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// An unsaidError says that a right has not been said in the registration's term yet: until
+// it is, nobody knows whether it was taken.
+type unsaidError struct {
+	Right string
+	Why   string // what came of the try to say it; empty before
+}
+
+func (e *unsaidError) Error() string {
+	text := fmt.Sprintf("whether %s is still this node's is not known yet", e.Right)
+	if e.Why != "" {
+		text += ": " + e.Why
+	}
+	return text
+}
+
+// rightKeeps reports whether an attachment may be answered again what it has out of
+// a lease, or by a use or a request. Without a term nobody is answered; of a right of
+// an earlier term only a fencing write tells, and then the error is an
+// [*unsaidError].
+func (rs *rights) rightKeeps(tx *store.Tx, name string) (bool, error) {
+	term := rs.reg.term()
+	if term == 0 {
+		_, why := rs.reg.serving()
+		return false, &notServingError{Why: why}
+	}
+	r, ok, err := tx.Right(name)
+	switch {
+	case err != nil:
+		return false, err
+	case !ok: // read back from elsewhere: nobody took it from this store
+		return true, nil
+	case r.Phase == protocol.Frozen:
+		return rs.frozenKeeps(tx, r)
+	case r.Keeps(term):
+		return true, nil
+	case r.Phase == protocol.Held:
+		return false, &unsaidError{Right: name}
+	default:
+		return false, nil
+	}
+}
+
+// frozenKeeps reports whether what a lost store gave may be answered again: in the
+// boot in which that was lost. After another, nothing of its time runs, and where this
+// store is lost too, the next one gives it back at once: nothing new may rest on it.
+func (rs *rights) frozenKeeps(tx *store.Tx, r protocol.Right) (bool, error) {
+	lost, known, err := tx.Lost(r.Store)
+	return err == nil && (!known || lost.Boot == rs.cfg.Boot), err
+}
+
+// say has a right said in the registration's term, or learns that it was taken.
+func (rs *rights) say(ctx context.Context, name string) error {
+	var r protocol.Right
+	var ok bool
+	err := rs.st.ViewContext(ctx, func(tx *store.Tx) (err error) {
+		r, ok, err = tx.Right(name)
+		return err
+	})
+	if err != nil || !ok {
+		return err
+	}
+	r, res, err := rs.driveForADD(ctx, r, rs.beginWith(protocol.Event{Kind: protocol.EventWant}))
+	if err == nil && !r.Serves(rs.reg.term()) && (res.Verdict == protocol.VerdictLater || res.Verdict == protocol.VerdictRefused) {
+		err = &unsaidError{Right: name, Why: res.Why}
+	}
+	return err
+}
+
+// countLost returns how many attachments rest on rights that are Lost.
+func countLost(tx *store.Tx) (n int, err error) {
+	lost := map[string]bool{}
+	for r, err := range tx.Rights() {
+		if err != nil {
+			return 0, err
+		}
+		if r.Phase == protocol.Lost {
+			lost[r.Name] = true
+		}
+	}
+	if len(lost) == 0 {
+		return 0, nil
+	}
+	for att, err := range tx.Attachments() {
+		if err != nil {
+			return 0, err
+		}
+		if slices.ContainsFunc(restsOn(att), func(name string) bool { return lost[name] }) {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// checkLost is CHECK's part: an attachment whose addresses were taken is not as it
+// should be.
+func checkLost(tx *store.Tx, key store.Key) error {
+	att, ok, err := tx.Attachment(key)
+	if err != nil || !ok {
+		return err
+	}
+	for _, name := range restsOn(att) {
+		r, ok, err := tx.Right(name)
+		if err != nil {
+			return err
+		}
+		if ok && r.Phase == protocol.Lost {
+			return &assign.LostError{Held: att}
+		}
+	}
+	return nil
+}
+
+// sayLost tells people that a right was taken from this node, and who uses it: the
+// addresses of these pods may be others' by now.
+func (rs *rights) sayLost(r protocol.Right, why string) {
+	var pods []string
+	err := rs.st.Peek(func(tx *store.Tx) error { // an event waits for no disk
+		for att, err := range tx.Attachments() {
+			if err != nil {
+				return err
+			}
+			if slices.Contains(restsOn(att), r.Name) {
+				pods = append(pods, fmt.Sprintf("%s %s", att.Pod, att.IfName))
+			}
+		}
+		return nil
+	})
+	users := usersText(pods)
+	if err != nil {
+		rs.log.Error("store not read", "error", err)
+		users = "its addresses may be others' by now, and the agent's store does not say which pods use them: see the agent's log"
+	}
+	rs.log.Warn("right lost", "right", r.Name, "error", why, "usedBy", pods)
+	rs.reg.warnNode(ReasonLeaseLost, "taken from this node: %s; %s", why, users)
+}
+
+// podsNamed is how many pods an event names: the log names all.
+const podsNamed = 10
+
+// usersText says who uses what was taken, and what to do.
+func usersText(pods []string) string {
+	if len(pods) == 0 {
+		return "no pod here uses it"
+	}
+	named := strings.Join(pods[:min(len(pods), podsNamed)], ", ")
+	if more := len(pods) - podsNamed; more > 0 {
+		named += fmt.Sprintf(" and %d more", more)
+	}
+	return "its addresses may be others' by now: delete the pods that use it: " + named
+}
+
+// publish tells, on the statuses of leases, who has what.
+func (rs *rights) publish(ctx context.Context) {
+	rs.public.Round(ctx, leasestatus.Moment{Now: rs.sched.Now(), Term: rs.reg.term()})
+}
+
+// publishAnswer publishes a lease at once, with the answer to a recall.
+func (rs *rights) publishAnswer(ctx context.Context, rc protocol.Recall) bool {
+	return rs.public.Answer(ctx, leasestatus.Moment{Now: rs.sched.Now(), Term: rs.reg.term()}, rc.Lease, rc.ID)
+}

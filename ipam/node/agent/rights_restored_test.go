@@ -1,0 +1,129 @@
+package agent
+
+import (
+	"context"
+	"net/netip"
+	"testing"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// subLeasesThatGo are sub-leases that are there until they are deleted.
+type subLeasesThatGo struct {
+	SubLeases
+	deleted bool
+}
+
+func (s *subLeasesThatGo) DeleteSubLease(context.Context, protocol.Meta) (protocol.Outcome, error) {
+	s.deleted = true
+	return protocol.Done, nil
+}
+
+func (s *subLeasesThatGo) ReadSubLease(context.Context, string) (protocol.SubLease, protocol.Outcome, error) {
+	return protocol.SubLease{}, protocol.NotFound, nil
+}
+
+// TestUseGoesBack: while a pool is closed after a restore a use and a request that nothing
+// rests on go back, once they have been said anew. The pool may have been deleted by force
+// and made again, and wait for a lease of the cluster's with what is granted for them: it
+// would be closed for ever (I4).
+func TestUseGoesBack(t *testing.T) {
+	lease := protocol.LeaseName("lan", netip.MustParsePrefix("10.0.0.10/32"))
+	use := protocol.Right{Kind: protocol.RightUse, Name: "c.0", SubLeaseRight: protocol.SubLeaseRight{Use: &protocol.Use{Claim: protocol.ClaimRef{UID: "c"}}, Leases: []string{lease}}}
+	request := protocol.Right{Kind: protocol.RightRequest, Name: "r", SubLeaseRight: protocol.SubLeaseRight{Request: &protocol.Request{Wants: []protocol.Wanted{{Pool: "lan"}}}, Leases: []string{lease}}}
+	for _, r := range []protocol.Right{use, request} {
+		for said, kept := range map[int64]bool{2: true, 3: false} {
+			a := newRestoredAgent(t)
+			r.Phase, r.UID, r.Revision, r.Asserted, r.Term = protocol.Held, "u", "7", said, 2
+			a.put(t, r)
+			s := &subLeasesThatGo{}
+			a.cl.SubLeases = carefulSubLeases{s, a.rights}
+			_, _, _ = a.rights.drive(t.Context(), r, a.rights.beginWith(protocol.Event{Kind: protocol.EventLetGo}))
+			if _, known := a.right(r.Name); known != kept || s.deleted == kept {
+				t.Errorf("%s, said in term %d of 3: recorded %v, deleted %v; want it kept: %v", r.Name, said, known, s.deleted, kept)
+			}
+		}
+	}
+}
+
+// countedSubLeases counts what is written to a sub-lease.
+type countedSubLeases struct {
+	unanswered
+	writes int
+}
+
+func (c *countedSubLeases) UpdateSubLease(ctx context.Context, old, next protocol.SubLease) (protocol.SubLease, protocol.Outcome, error) {
+	c.writes++
+	return c.unanswered.UpdateSubLease(ctx, old, next)
+}
+
+// TestSaidOnce: while a pool is closed after a restore a use of one of its claims, a request
+// whose answer has gone, and a lease that had vanished, are said once, and not at every look: all
+// nodes do so at once.
+func TestSaidOnce(t *testing.T) {
+	lease := leaseRight(Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}, netip.MustParsePrefix("10.0.0.10/32"))
+	use := protocol.Right{Kind: protocol.RightUse, Name: "c.0", SubLeaseRight: protocol.SubLeaseRight{Use: &protocol.Use{Claim: protocol.ClaimRef{UID: "c"}}, Leases: []string{lease.Name}}, Term: 2}
+	request := protocol.Right{
+		Kind: protocol.RightRequest, Name: "r", SubLeaseRight: protocol.SubLeaseRight{Request: &protocol.Request{Wants: []protocol.Wanted{{Pool: "lan"}}}, Leases: []string{lease.Name}, Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.10")}}, Term: 2,
+	}
+	for _, tt := range []struct {
+		name   string
+		right  protocol.Right
+		said   int64
+		unseen bool
+		open   bool
+		writes int // in three looks
+	}{
+		{name: "a use", right: use, said: 2, writes: 1},
+		{name: "a use that is said", right: use, said: 3},
+		{name: "a use that is said, and the pools are open", right: use, said: 3, open: true, writes: 3},
+		{name: "a use that is missing", right: use, said: 3, unseen: true, writes: 1},
+		{name: "a request", right: request, said: 2, writes: 1},
+		{name: "a request that is said", right: request, said: 3},
+		{name: "a lease that had vanished", right: lease, said: 2, writes: 1},
+		{name: "a lease that had vanished, and is said", right: lease, said: 3},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a := newRestoredAgent(t)
+			r := tt.right
+			r.Phase, r.UID, r.Revision, r.Asserted = protocol.Held, "u", "7", tt.said
+			a.put(t, r)
+			a.reg.unseen = map[string]bool{r.Name: tt.unseen}
+			if tt.open {
+				a.reg.history.Restored = nil
+			}
+			subs := &countedSubLeases{unanswered: unanswered{sub: protocol.SubLease{Meta: protocol.Meta{Name: r.Name, UID: "u", Revision: "7"}, Node: "n1", Store: a.st.ID(), Term: tt.said, Use: r.Use, Request: r.Request}}}
+			leases := &countedLeases{}
+			a.cl.SubLeases, a.cl.Leases, a.cl.Pools, a.cl.Claims = carefulSubLeases{subs, a.rights}, carefulLeases{leases, a.rights}, carefulPools{nil, a.rights}, noClaims{}
+			for range 3 {
+				a.rights.lookIn(r.Name, 0)
+				a.rights.lookAgain(t.Context())
+				if a.rights.schedule.planned(r.Name) == nil {
+					t.Fatal("it is not looked at again")
+				}
+			}
+			if n := subs.writes + leases.writes; n != tt.writes {
+				t.Errorf("%d writes; want %d", n, tt.writes)
+			}
+		})
+	}
+}
+
+// countedLeases counts what is written to a lease.
+type countedLeases struct {
+	Leases
+	writes int
+}
+
+func (c *countedLeases) UpdateLease(_ context.Context, _, next protocol.Lease) (protocol.Lease, protocol.Outcome, error) {
+	c.writes++
+	next.Revision = "9"
+	return next, protocol.Done, nil
+}
+
+// noClaims cannot be read.
+type noClaims struct{ Claims }
+
+func (noClaims) ReadClaim(context.Context, string, string) (protocol.Claim, protocol.Outcome, error) {
+	return protocol.Claim{}, protocol.Unknown, errNothing
+}

@@ -1,0 +1,184 @@
+package agent
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tenure-ipam/tenure/ipam/node/sched"
+	"github.com/tenure-ipam/tenure/ipam/node/store"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// schedule is when to look at which right again, by the time since boot: the wall
+// clock may go back. The zero value is ready.
+type schedule struct {
+	mu   sync.Mutex
+	next map[string]*plannedLook // guarded by mu
+}
+
+// A plannedLook is what one call of [schedule.at] has planned.
+type plannedLook struct{ at time.Duration }
+
+// at plans a look at name, at t or when one is planned already, whichever is earlier.
+func (s *schedule) at(name string, t time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.next == nil {
+		s.next = map[string]*plannedLook{}
+	}
+	if old := s.next[name]; old != nil {
+		t = min(t, old.at)
+	}
+	s.next[name] = &plannedLook{t}
+}
+
+// planned returns the look that is planned at name, or nil.
+func (s *schedule) planned(name string) *plannedLook {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.next[name]
+}
+
+// drop forgets the look p at name. One that was planned since p stays.
+func (s *schedule) drop(name string, p *plannedLook) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.next[name] == p {
+		delete(s.next, name)
+	}
+}
+
+// due returns, and forgets, the names to look at by now.
+func (s *schedule) due(now time.Duration) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var names []string
+	for name, p := range s.next {
+		if p.at <= now {
+			names = append(names, name)
+			delete(s.next, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// retryAfter is when a right that could not be settled is looked at again.
+const retryAfter = 5 * time.Second
+
+// frozenLook is how often a frozen right is looked at: somebody may have deleted
+// it, or taken it over.
+const frozenLook = 10 * time.Minute
+
+// lookIn plans a look at a right in d.
+func (rs *rights) lookIn(name string, d time.Duration) {
+	rs.schedule.at(name, rs.sched.Now().Boot+d)
+}
+
+// retryLater is retryAfter, or up to half of it sooner: an API server that comes back
+// answers all agents at once, and must not have them back all at once.
+func (rs *rights) retryLater() time.Duration { return retryAfter - sched.N(rs.sched, retryAfter/2) }
+
+// settle plans the next look at a right that a drive has left, whose last step self
+// made. The look that was planned before the drive asked anything is superfluous if the right is
+// settled.
+func (rs *rights) settle(self protocol.Self, res protocol.Result, before *plannedLook) {
+	r, now := res.Next, rs.sched.Now().Wall
+	switch {
+	case res.Forget || res.Verdict == protocol.VerdictServes:
+		rs.schedule.drop(r.Name, before)
+	case res.Verdict == protocol.VerdictRefused && r.Phase == protocol.Held:
+		rs.schedule.drop(r.Name, before) // a renewal was refused; what rests on it goes on
+	case r.Kind == protocol.RightUse && r.Serves(self.Term):
+		rs.lookIn(r.Name, time.Minute) // a renewal has to wait; likewise
+	case r.Kind == protocol.RightRequest && r.Phase == protocol.Noted && r.UID != "":
+		rs.schedule.drop(r.Name, before) // it waits for the controller: its ADD watches it
+	case r.Phase == protocol.Noted && r.UID != "":
+		rs.lookIn(r.Name, retryAfter) // it is there, and only waits to be confirmed
+	case r.Phase == protocol.Noted && self.Term == 0:
+		rs.lookIn(r.Name, retryAfter) // nothing could be asked: that was no look
+	case r.Phase == protocol.Noted:
+		if at, ok := protocol.NextLook(r.NotedAt, now); ok {
+			rs.lookIn(r.Name, at.Sub(now))
+		} else {
+			rs.lookIn(r.Name, time.Minute)
+		}
+	case r.Phase == protocol.Lost:
+		rs.lookIn(r.Name, time.Minute)
+	case r.Phase == protocol.Frozen: // it waits for pods to end, not for the API server
+		rs.lookIn(r.Name, frozenLook)
+	default:
+		rs.lookIn(r.Name, rs.retryLater())
+	}
+	if taken := res.Verdict == protocol.VerdictTaken || res.Verdict == protocol.VerdictRefused; taken && r.Phase == protocol.Lost && !cededWhole(r) {
+		rs.sayLost(r, res.Why)
+	}
+}
+
+// lookAgain looks at the rights whose time has come, a few at once.
+func (rs *rights) lookAgain(ctx context.Context) {
+	names := rs.schedule.due(rs.sched.Now().Boot)
+	sched.Each(ctx, rs.sched, rs.cfg.Parallel, names, func(name string) {
+		r, ok := rs.right(name)
+		if !ok {
+			return
+		}
+		if rs.pools.waitsForPool(r) { // nothing is to be written to find that out
+			rs.lookIn(name, rs.retryLater())
+			return
+		}
+		ev := protocol.Event{Kind: protocol.EventLook}
+		if r.Phase == protocol.Noted && (r.Kind == protocol.RightUse || r.Kind == protocol.RightLease && rs.pools.withholds(r.Pool)) {
+			// The ADD that wanted the use is gone, or asks again. A lease that was
+			// created when the API server had gone back may be another's.
+			ev.Kind = protocol.EventLetGo
+		}
+		if _, res, err := rs.drive(ctx, r, rs.beginWith(ev)); err != nil && ctx.Err() == nil {
+			rs.lookIn(name, rs.retryLater())
+			rs.log.DebugContext(ctx, "look put off", "right", name, "error", err, "verdict", res.Verdict)
+		}
+	})
+}
+
+// planLooks plans a look at every right that does not serve and has no plan: none
+// may be forgotten, whatever ended the drive that was to plan it.
+func (rs *rights) planLooks(ctx context.Context) {
+	term := rs.reg.term()
+	err := rs.st.View(func(tx *store.Tx) error {
+		for r, err := range tx.Rights() {
+			if err != nil {
+				return err
+			}
+			if !r.Serves(term) && rs.schedule.planned(r.Name) == nil {
+				rs.lookIn(r.Name, 0)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		rs.log.ErrorContext(ctx, "store not read", "error", err)
+	}
+}
+
+// How fast a node says its rights again in a new term: some at once, the others over
+// a while, so that nodes which all begin a term at once, as after an outage, do not
+// send everything at once. A right that an ADD needs is not waited for: it is said
+// when it is needed.
+const (
+	sayPace  = 50 * time.Millisecond // for each right
+	sayWhile = 10 * time.Second      // at most for all
+)
+
+// sayAgain plans to say rights again in a new term.
+func (rs *rights) sayAgain(names []string) {
+	over := min(time.Duration(len(names))*sayPace, sayWhile)
+	for i, name := range names {
+		if i < rs.cfg.Parallel {
+			rs.lookIn(name, 0)
+		} else {
+			rs.lookIn(name, sched.N(rs.sched, over))
+		}
+	}
+}
