@@ -15,9 +15,12 @@ import (
 
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/check"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/install"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/listing"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/moving"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/pods"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/release"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/who"
 )
 
 // Exit codes.
@@ -106,7 +109,7 @@ func newRoot(s *session.Session) *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return session.Usagef("%s: %v", c.Name(), err) })
 	s.AddFlags(root.PersistentFlags())
 	root.AddCommand(
-		newPools(s), newLeases(s), newClaims(s), newWho(s), newPod(s), newExplain(s), check.New(s), release.New(s), moving.NewImport(s), moving.NewExport(s), install.NewCertificate(s), install.NewUninstall(s), install.NewVersion(s, version),
+		listing.NewPools(s), listing.NewLeases(s), listing.NewClaims(s), who.New(s), pods.NewPod(s), pods.NewExplain(s), check.New(s), release.New(s), moving.NewImport(s), moving.NewExport(s), install.NewCertificate(s), install.NewUninstall(s), install.NewVersion(s, version),
 	)
 	root.SetHelpCommand(newHelp(root))
 	s.Complete(root)

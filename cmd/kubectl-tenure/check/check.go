@@ -14,6 +14,7 @@ import (
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
 )
 
+// New returns the verb check.
 func New(s *session.Session) *cobra.Command {
 	var o session.Output
 	apart := 5 * time.Second

@@ -25,6 +25,7 @@ webhook configurations pod-networks.tenure.dev. Controllers serve with it within
 It is for an installation by kubectl apply, once after PodNetworks are turned on, and again when
 kubectl tenure check says so. What Helm and cert-manager have made they make anew by themselves.`
 
+// NewCertificate returns the verb certificate.
 func NewCertificate(s *session.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "certificate", Short: "make the certificate of the webhooks of PodNetworks",

@@ -59,6 +59,7 @@ type uninstall struct {
 	wait  time.Duration
 }
 
+// NewUninstall returns the verb uninstall.
 func NewUninstall(s *session.Session) *cobra.Command {
 	u := &uninstall{Session: s}
 	c := &cobra.Command{

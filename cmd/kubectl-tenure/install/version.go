@@ -32,6 +32,7 @@ type versionView struct {
 	Pods    int    `json:"pods,omitempty"`  // of controllers
 }
 
+// NewVersion returns the verb version; version is that of this program.
 func NewVersion(s *session.Session, version string) *cobra.Command {
 	var o session.Output
 	c := &cobra.Command{

@@ -47,6 +47,7 @@ type exporting struct {
 	state     foreignState
 }
 
+// NewExport returns the verb export.
 func NewExport(s *session.Session) *cobra.Command {
 	e := &exporting{moving: moving{Session: s, from: foreign.Type}}
 	c := &cobra.Command{

@@ -55,6 +55,7 @@ type importing struct {
 	trustStatus bool
 }
 
+// NewImport returns the verb import.
 func NewImport(s *session.Session) *cobra.Command {
 	i := &importing{moving: moving{Session: s, to: foreign.Type}}
 	c := &cobra.Command{

@@ -48,6 +48,7 @@ type release struct {
 	wait     time.Duration
 }
 
+// New returns the verb release-node.
 func New(s *session.Session) *cobra.Command {
 	r := &release{Session: s}
 	c := &cobra.Command{

@@ -1,4 +1,6 @@
-package main
+// Package pods has the verbs about one pod: explain shows by which plan it is attached, and pod
+// what it has on each network and why it lacks one.
+package pods
 
 import (
 	"context"
@@ -60,7 +62,8 @@ type eventView struct {
 	Last    time.Time `json:"last"`
 }
 
-func newPod(s *session.Session) *cobra.Command {
+// NewPod returns the verb pod.
+func NewPod(s *session.Session) *cobra.Command {
 	var o session.Output
 	c := &cobra.Command{
 		Use: "pod [NAMESPACE/]NAME", Short: "what a pod has on each network, and why it is pending",

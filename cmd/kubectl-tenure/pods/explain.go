@@ -1,4 +1,4 @@
-package main
+package pods
 
 import (
 	"bytes"
@@ -35,7 +35,8 @@ namespaces are those of a fresh install. Give a copy of the node's directory by
 --conf-dir: without it, networks that are configured by a file are not found. Devices
 are the kubelet's to give, when the pod starts.`
 
-func newExplain(s *session.Session) *cobra.Command {
+// NewExplain returns the verb explain.
+func NewExplain(s *session.Session) *cobra.Command {
 	e := &explanation{Session: s}
 	c := &cobra.Command{
 		Use: "explain [NAMESPACE/]POD|-f FILE", Short: "what a pod is attached to, and with what, or why it is not",

@@ -8,17 +8,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func TestPercent(t *testing.T) {
-	for _, tt := range []struct {
-		taken, whole int64
-		want         string
-	}{{0, 0, "-"}, {0, 1000, "0%"}, {1, 1000, "1%"}, {999, 1000, "99%"}, {1000, 1000, "100%"}} {
-		if got := percent(tt.taken, tt.whole); got != tt.want {
-			t.Errorf("percent(%d, %d) is %q; want %q", tt.taken, tt.whole, got, tt.want)
-		}
-	}
-}
-
 // Shells get their completion from the program, and kubectl from a link to it.
 func TestCompletion(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish"} {

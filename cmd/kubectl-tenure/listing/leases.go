@@ -1,4 +1,4 @@
-package main
+package listing
 
 import (
 	"cmp"
@@ -39,7 +39,8 @@ type leaseView struct {
 // leaseQuery is which leases are asked for.
 type leaseQuery struct{ pool, node string }
 
-func newLeases(s *session.Session) *cobra.Command {
+// NewLeases returns the verb leases.
+func NewLeases(s *session.Session) *cobra.Command {
 	var o session.Output
 	var q leaseQuery
 	c := &cobra.Command{

@@ -1,4 +1,4 @@
-package main
+package pods
 
 import (
 	"context"
@@ -21,6 +21,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/workload"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/state"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/who"
 	"github.com/tenure-ipam/tenure/ipam/access"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
 	"github.com/tenure-ipam/tenure/ipam/kube"
@@ -214,11 +215,11 @@ func (l podLook) asked(ctx context.Context, v *podView, n networkView, pools map
 
 // takenBy adds who else has an address that an interface asks for.
 func (l podLook) takenBy(ctx context.Context, v *podView, n networkView, p *v1alpha1.IPPool, addr netip.Addr) error {
-	has, _, err := whoInPool(ctx, l.Session, p, addr)
-	if err != nil || has.Owner == "" || has.servesPod(v.Namespace, v.Name) {
+	has, _, err := who.InPool(ctx, l.Session, p, addr)
+	if err != nil || has.Owner == "" || has.ServesPod(v.Namespace, v.Name) {
 		return err
 	}
-	text := has.text()
+	text := has.Text()
 	if len(has.Pods) == 1 && (has.Owner == "Pod" || has.Owner == "Request") {
 		text = l.standoff(has.Pods[0])
 	}

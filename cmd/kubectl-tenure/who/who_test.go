@@ -1,4 +1,4 @@
-package main
+package who
 
 import (
 	"testing"
@@ -9,7 +9,7 @@ import (
 // TestWhatIsBeingFreed: it is said for whom a grant is, and of one that is being taken back
 // what has gone.
 func TestWhatIsBeingFreed(t *testing.T) {
-	for want, v := range map[string]whoView{
+	for want, v := range map[string]View{
 		"claim shop/db, used by no pod now; granted by node n1, lease l": {Owner: "Claim", Claim: "shop/db"},
 		"claim shop/db, used by no pod now; the grant is being taken back, as its claim is gone or has other addresses; granted by node n1, lease l": {
 			Owner: "Claim", Claim: "shop/db", Freeing: true},
@@ -22,7 +22,7 @@ func TestWhatIsBeingFreed(t *testing.T) {
 		"nobody: several pods have it; kept from all by node n1, lease l": {Owner: "Foreign", Note: "several pods have it"},
 	} {
 		v.Node, v.Lease = "n1", "l"
-		if got := v.text(); got != want {
+		if got := v.Text(); got != want {
 			t.Errorf("%q; want %q", got, want)
 		}
 	}

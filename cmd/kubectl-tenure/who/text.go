@@ -1,4 +1,4 @@
-package main
+package who
 
 import (
 	"cmp"
@@ -10,30 +10,30 @@ import (
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
 )
 
-func holderText(v whoView) string {
+func holderText(v View) string {
 	if v.Node == "" {
 		return "the cluster, lease " + v.Lease
 	}
 	return "node " + v.Node + ", lease " + v.Lease
 }
 
-func writeWho(to screen.Screen, addr netip.Addr, answers []whoView, owned bool) {
+func writeWho(to screen.Screen, addr netip.Addr, answers []View, owned bool) {
 	for _, v := range answers {
-		to.Line("pool %s: %s", v.Pool, v.text())
+		to.Line("pool %s: %s", v.Pool, v.Text())
 	}
 	if len(answers) == 0 {
 		to.Line("%s is in no pool: neither in the ranges of one, nor in a lease. kubectl tenure pools -o wide shows the ranges", addr)
 		return
 	}
-	if !owned && slices.ContainsFunc(answers, func(v whoView) bool { return v.unpublished }) {
+	if !owned && slices.ContainsFunc(answers, func(v View) bool { return v.unpublished }) {
 		to.Line("%s: nobody has it, as far as is published: nodes do so twice a minute", addr)
 	} else if !owned {
 		to.Line("%s: nobody has it", addr)
 	}
 }
 
-// text says in words who has the address.
-func (v whoView) text() string {
+// Text says in words who has the address.
+func (v View) Text() string {
 	var pods []string
 	for _, u := range v.Pods {
 		pods = append(pods, fmt.Sprintf("pod %s/%s on node %s, interface %s", u.Namespace, u.Pod, u.Node, u.Interface))

@@ -1,4 +1,4 @@
-package main
+package pods
 
 import (
 	"cmp"
@@ -11,6 +11,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/who"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -88,9 +89,9 @@ func (l podLook) poolHolding(ctx context.Context, v *podView, n networkView, add
 // definition names it is if the pool's ranges have it; else if the pool has given it to the pod.
 // What is a claim's has to be granted to the claim.
 func (l podLook) holds(ctx context.Context, v *podView, n networkView, p *v1alpha1.IPPool, addr netip.Addr) (bool, error) {
-	if n.Claim == "" && slices.Contains(n.Pools, p.Name) && hasAddress(p, addr) {
+	if n.Claim == "" && slices.Contains(n.Pools, p.Name) && who.HasAddress(p, addr) {
 		return true, nil
 	}
-	has, _, err := whoInPool(ctx, l.Session, p, addr)
-	return has.servesPod(v.Namespace, v.Name) && has.Lease != "" || has.Claim != "" && has.Claim == v.Namespace+"/"+n.Claim, err
+	has, _, err := who.InPool(ctx, l.Session, p, addr)
+	return has.ServesPod(v.Namespace, v.Name) && has.Lease != "" || has.Claim != "" && has.Claim == v.Namespace+"/"+n.Claim, err
 }

@@ -1,4 +1,6 @@
-package main
+// Package who has the verb who: which pod, claim or reservation has an address, and which node or
+// whether the cluster hands it out.
+package who
 
 import (
 	"cmp"
@@ -23,9 +25,9 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// whoView is who has an address in one pool, as json and yaml show it.
+// View is who has an address in one pool, as json and yaml show it.
 // docs/reference/kubectl-tenure.md has the fields.
-type whoView struct {
+type View struct {
 	Pool  string `json:"pool"`
 	Lease string `json:"lease,omitempty"`
 	Node  string `json:"node,omitempty"` // the lease's holder; empty where that is the cluster
@@ -49,7 +51,8 @@ type whoView struct {
 	unpublished bool
 }
 
-func newWho(s *session.Session) *cobra.Command {
+// New returns the verb who.
+func New(s *session.Session) *cobra.Command {
 	var o session.Output
 	c := &cobra.Command{
 		Use: "who ADDRESS", Short: "who has an address: a pod, a claim, a node",
@@ -83,9 +86,9 @@ func who(ctx context.Context, s *session.Session, o session.Output, addr netip.A
 	if err != nil {
 		return err
 	}
-	answers, owned := []whoView{}, false
+	answers, owned := []View{}, false
 	for i := range all {
-		v, ok, err := whoInPool(ctx, s, &all[i], addr)
+		v, ok, err := InPool(ctx, s, &all[i], addr)
 		if err != nil {
 			return err
 		}
@@ -104,8 +107,8 @@ func who(ctx context.Context, s *session.Session, o session.Output, addr netip.A
 	return err
 }
 
-// hasAddress reports whether one of a pool's ranges covers addr.
-func hasAddress(p *v1alpha1.IPPool, addr netip.Addr) bool {
+// HasAddress reports whether one of a pool's ranges covers addr.
+func HasAddress(p *v1alpha1.IPPool, addr netip.Addr) bool {
 	for _, r := range p.Spec.Ranges {
 		// Admission has refused what does not parse.
 		if prefix, err := netip.ParsePrefix(r.CIDR); err == nil && prefix.Contains(addr) {
@@ -139,20 +142,20 @@ func leaseOf(ctx context.Context, s *session.Session, p *v1alpha1.IPPool, addr n
 	return nil, err
 }
 
-// whoInPool says who has addr in one pool; ok is false where the pool has nothing to do
+// InPool says who has addr in one pool; ok is false where the pool has nothing to do
 // with it: neither its ranges nor, of earlier ranges, its leases.
-func whoInPool(ctx context.Context, s *session.Session, p *v1alpha1.IPPool, addr netip.Addr) (v whoView, ok bool, err error) {
+func InPool(ctx context.Context, s *session.Session, p *v1alpha1.IPPool, addr netip.Addr) (v View, ok bool, err error) {
 	l, err := leaseOf(ctx, s, p, addr)
 	switch {
 	case err != nil:
-		return whoView{}, false, fmt.Errorf("read the lease of %s in pool %s: %w", addr, p.Name, err)
-	case l == nil && !hasAddress(p, addr):
-		return whoView{}, false, nil
+		return View{}, false, fmt.Errorf("read the lease of %s in pool %s: %w", addr, p.Name, err)
+	case l == nil && !HasAddress(p, addr):
+		return View{}, false, nil
 	case l == nil:
-		v = whoView{Pool: p.Name, Note: cmp.Or(whyNeverGiven(p, addr), "nobody; its block is not leased")}
+		v = View{Pool: p.Name, Note: cmp.Or(whyNeverGiven(p, addr), "nobody; its block is not leased")}
 		return v, true, v.addShowing(ctx, s, "", addr, "by the pod's status alone: no lease backs it; another IPAM may have given it")
 	}
-	v = whoView{Pool: p.Name, Lease: l.Name, Node: l.Spec.Holder.Node}
+	v = View{Pool: p.Name, Lease: l.Name, Node: l.Spec.Holder.Node}
 	for _, g := range l.Spec.Grants {
 		if granted, err := netip.ParseAddr(g.Address); err == nil && granted == addr {
 			v.Freeing = g.Freeing
@@ -197,7 +200,7 @@ func whetherGone(ctx context.Context, s *session.Session, a state.Use, then *met
 
 // addShowing adds the pods that show the address in their status: those of a node, or of any
 // where node is empty.
-func (v *whoView) addShowing(ctx context.Context, s *session.Session, node string, addr netip.Addr, note string) error {
+func (v *View) addShowing(ctx context.Context, s *session.Session, node string, addr netip.Addr, note string) error {
 	pods, err := showing(ctx, s, node, v.Pool, addr)
 	if len(pods) > 0 {
 		v.Owner, v.Pods, v.Note = "Pod", pods, note
@@ -259,7 +262,7 @@ func showingOf(k state.Networks, o *corev1.Pod, pool protocol.PoolName, addr net
 }
 
 // whyNobody says of an address that is granted and given to nobody why that is so.
-func whyNobody(v whoView, l *v1alpha1.IPLease, p *v1alpha1.IPPool, addr netip.Addr) string {
+func whyNobody(v View, l *v1alpha1.IPLease, p *v1alpha1.IPPool, addr netip.Addr) string {
 	never := whyNeverGiven(p, addr)
 	switch {
 	case v.Node != "" && l.Status.Published == nil:
@@ -305,8 +308,8 @@ func allocationOf(l *v1alpha1.IPLease, addr netip.Addr) (state.Use, bool) {
 	return state.Use{}, false
 }
 
-// servesPod reports whether a pod has the address.
-func (v whoView) servesPod(namespace, name string) bool {
+// ServesPod reports whether a pod has the address.
+func (v View) ServesPod(namespace, name string) bool {
 	for _, u := range v.Pods {
 		if u.Namespace == namespace && u.Pod == name {
 			return true
@@ -316,7 +319,7 @@ func (v whoView) servesPod(namespace, name string) bool {
 }
 
 // grantee says whom an address was granted to, and which pods that serves.
-func grantee(ctx context.Context, s *session.Session, g v1alpha1.Grant, v *whoView) error {
+func grantee(ctx context.Context, s *session.Session, g v1alpha1.Grant, v *View) error {
 	names := []string{g.To.Name}
 	switch g.To.Kind {
 	case v1alpha1.GranteeClaim:

@@ -1,4 +1,4 @@
-package main
+package listing
 
 import (
 	"bytes"
@@ -106,6 +106,17 @@ func TestOverlapIsInTheTable(t *testing.T) {
 	} {
 		if got := readyCell(tt.all).Text; got != tt.want {
 			t.Errorf("%q; want %q", got, tt.want)
+		}
+	}
+}
+
+func TestPercent(t *testing.T) {
+	for _, tt := range []struct {
+		taken, whole int64
+		want         string
+	}{{0, 0, "-"}, {0, 1000, "0%"}, {1, 1000, "1%"}, {999, 1000, "99%"}, {1000, 1000, "100%"}} {
+		if got := percent(tt.taken, tt.whole); got != tt.want {
+			t.Errorf("percent(%d, %d) is %q; want %q", tt.taken, tt.whole, got, tt.want)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package listing
 
 import (
 	"cmp"
@@ -46,7 +46,8 @@ type claimQuery struct {
 	pool                     string
 }
 
-func newClaims(s *session.Session) *cobra.Command {
+// NewClaims returns the verb claims.
+func NewClaims(s *session.Session) *cobra.Command {
 	var o session.Output
 	var q claimQuery
 	c := &cobra.Command{

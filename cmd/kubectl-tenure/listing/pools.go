@@ -1,4 +1,6 @@
-package main
+// Package listing has the verbs that list what the cluster keeps of addresses: pools, leases and
+// claims.
+package listing
 
 import (
 	"cmp"
@@ -61,7 +63,8 @@ type holderView struct {
 	Why         []string `json:"why,omitempty"`
 }
 
-func newPools(s *session.Session) *cobra.Command {
+// NewPools returns the verb pools.
+func NewPools(s *session.Session) *cobra.Command {
 	var o session.Output
 	c := &cobra.Command{
 		Use: "pools [NAME...]", Short: "pools: how full, what is wrong, what is out of reach",
