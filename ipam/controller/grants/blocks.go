@@ -75,7 +75,7 @@ func (p *pool) usable(l *lease) (kind, bool) {
 		return 0, false
 	case l.Holder.Cluster:
 		return ofCluster, true
-	case cededWhole(l.Lease):
+	case cededWhole(&l.Lease):
 		return idleOfNode, true
 	default:
 		return ofNode, len(l.Ceded) > 0

@@ -30,6 +30,8 @@ type Book struct {
 	touched []*pool
 
 	holders map[protocol.NodeName]*holder
+	// turns are of nodes whose requests have many views: see hasTurn.
+	turns   map[protocol.NodeName]int
 	id      string // of the recalls of this book, among all books'
 	recalls uint64 // how many there have been
 }
@@ -126,6 +128,7 @@ func NewBook(now func() time.Time) *Book {
 		held:    map[holding][]Held{},
 		names:   map[protocol.Grantee][]protocol.UID{},
 		holders: map[protocol.NodeName]*holder{},
+		turns:   map[protocol.NodeName]int{},
 		queue: queue{
 			asks:    map[protocol.UID]*waiter{},
 			byName:  map[protocol.Grantee][]protocol.UID{},

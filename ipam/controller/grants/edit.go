@@ -69,7 +69,7 @@ func (e edit) apply(l *protocol.Lease, at int) (done, changed bool) {
 			if !slices.Contains(l.Ceded, e.grant.Addr) {
 				return false, false
 			}
-			if cededWhole(*l) {
+			if cededWhole(l) {
 				takeOver(l)
 			}
 		}
@@ -119,7 +119,7 @@ func takeOver(l *protocol.Lease) {
 
 // cededWhole reports whether a node holds l and has ceded every address of its
 // block: the lease is then idle to the node.
-func cededWhole(l protocol.Lease) bool {
+func cededWhole(l *protocol.Lease) bool {
 	log := l.Block.Addr().BitLen() - l.Block.Bits()
 	if l.Holder.Cluster || log > 8 || len(l.Ceded) < 1<<log { // no block has more than 256 addresses
 		return false

@@ -24,6 +24,9 @@ type round struct {
 	// holders that they can turn to.
 	dry      map[string]bool
 	searches map[string]*search
+	// wants is how many addresses the requests of each node want in this round, and views of how
+	// many views they have found none, if these are many.
+	wants, views map[protocol.NodeName]int
 	// registrations are the nodes whose registration's recalls are to be changed.
 	registrations []protocol.NodeName
 	// news are the names of grantees about whom there is some.
@@ -68,10 +71,15 @@ func (b *Book) plan(asks []*waiter, jobs []*job, now time.Time) *round {
 	r := &round{
 		now: now, jobs: jobs, writes: map[*lease]*write{},
 		dry: map[string]bool{}, searches: map[string]*search{}, registrations: b.untidy(now),
+		wants: map[protocol.NodeName]int{}, views: map[protocol.NodeName]int{},
+	}
+	for _, w := range asks {
+		r.wants[w.ask.Pod.Node] += len(w.ask.From)
 	}
 	for _, w := range asks {
 		b.place(r, w)
 	}
+	b.noteTurns(r)
 	for _, j := range jobs {
 		for _, h := range j.grants {
 			p := b.pools[h.Pool]

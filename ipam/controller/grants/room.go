@@ -150,6 +150,10 @@ func (s spot) unreserve() (freed bool) {
 	return s.pool.settle(s.lease)
 }
 
+// fullMost is how many searches that have found nothing are remembered of a pool: a node may ask
+// for any part of it, in a long text.
+const fullMost = 256
+
 // findUnleased finds a block with an ordinary address for w that nobody is known to hold, in a
 // pool that is open. It goes round from a point hashed from the pool's name, away from where the
 // nodes' own searches start. It remembers when it has found nothing.
@@ -181,6 +185,9 @@ func (p *pool) findUnleased(w want, size int) (netip.Prefix, bool) {
 			}
 		}
 		if wrapped {
+			if len(p.full) >= fullMost {
+				clear(p.full)
+			}
 			p.full[search] = true
 			return netip.Prefix{}, false
 		}

@@ -24,6 +24,10 @@ type search struct {
 // recalled for it: its holders hear that it is exhausted, and cede what is free unasked.
 const unaskedFor = time.Second
 
+// searchesMost is of how many views of one node's requests holders are looked for in a round: each
+// takes a step for every lease of the pool, and a node may write any number of requests.
+const searchesMost = 16
+
 // spent reports whether every block of a family is leased.
 func (p *pool) spent(f allocator.Family, size int) bool {
 	_, left := p.findUnleased(want{pool: p, family: f, search: allocator.View{}.String()}, size)
@@ -39,6 +43,10 @@ func (b *Book) summon(r *round, by *waiter, w want, size int) Problem {
 	}
 	s := r.searches[w.key()]
 	if s == nil {
+		if !b.hasTurn(r, by.ask.Pod.Node) {
+			w.pool.askAgain = earlier(w.pool.askAgain, r.now.Add(patience))
+			return Problem{}
+		}
 		s = b.callees(w, size, r.now)
 		r.searches[w.key()] = s
 	}
@@ -60,6 +68,32 @@ func (b *Book) summon(r *round, by *waiter, w want, size int) Problem {
 		return problem(Exhausted, "pool %s has no free %v address", w.pool.name, w.family)
 	}
 	return problem(Exhausted, "pool %s has no free %v address within %s", w.pool.name, w.family, shorten(w.view.String()))
+}
+
+// hasTurn reports whether holders are looked for in this round for another view of a node's
+// requests. Those for which they are not have their turn in one of the next rounds.
+func (b *Book) hasTurn(r *round, node protocol.NodeName) bool {
+	if r.wants[node] <= searchesMost || node == "" { // of claims, definitions say which views there are
+		return true
+	}
+	nth := r.views[node]
+	r.views[node]++
+	return nth >= b.turns[node] && nth < b.turns[node]+searchesMost
+}
+
+// noteTurns notes with which view the next round begins of nodes that have had more than may have
+// their turn in one.
+func (b *Book) noteTurns(r *round) {
+	for node, n := range r.views {
+		if next := b.turns[node] + searchesMost; next < n {
+			b.turns[node] = next
+		} else {
+			delete(b.turns, node)
+		}
+	}
+	if len(b.queue.asks) == 0 {
+		clear(b.turns)
+	}
 }
 
 // callees returns the holders for w: first those that have published free
@@ -101,7 +135,7 @@ func (b *Book) callees(w want, size int, now time.Time) *search {
 
 // recallable reports whether a node holds l and could cede some of it.
 func (p *pool) recallable(l *lease) bool {
-	return l.Holder.Node != "" && p.ofPool(l) && !cededWhole(l.Lease)
+	return l.Holder.Node != "" && p.ofPool(l) && !cededWhole(&l.Lease)
 }
 
 // gives reports whether l has an address for w that is not ceded.
