@@ -34,8 +34,15 @@ type node struct {
 type question struct {
 	protocol.Look
 	rest  []protocol.HostLocal // networks that are yet to be asked for
-	heard protocol.Report      // the answers to the parts so far
+	heard protocol.Report      // the answers to the parts so far, each thing once
+
+	sightings map[protocol.Sighting]bool // of heard
+	unseen    map[protocol.Unseen]bool
 }
+
+// mostHeard is how many things that a node says are kept: no node has so many interfaces. How many
+// parts its answer has is its own to say.
+const mostHeard = 1 << 16
 
 // nextPart asks for those of the other networks for which there is room.
 func (q *question) nextPart() {
@@ -49,6 +56,34 @@ func (q *question) nextPart() {
 		n++
 	}
 	q.HostLocal, q.rest = q.rest[:n], q.rest[n:]
+}
+
+// hear adds the answer to a part to those before it. What the CNI library has kept is in each. The
+// rest of what is too much is not asked for.
+func (q *question) hear(r protocol.Report) {
+	var allSightings, allUnseen bool
+	r.Has, allSightings = addNew(q.heard.Has, q.sightings, r.Has, mostHeard-len(q.heard.Unseen))
+	r.Unseen, allUnseen = addNew(q.heard.Unseen, q.unseen, r.Unseen, mostHeard-len(r.Has))
+	r.Unread = cmp.Or(q.heard.Unread, r.Unread)
+	if !allSightings || !allUnseen {
+		r.Unread, r.Next, q.rest = fmt.Sprintf("it reports more than can be: more than %d sightings, and files that cannot be read", mostHeard), netip.Addr{}, nil
+	}
+	q.heard = r
+}
+
+// addNew adds what is not known yet to all, which has most elements at most then; ok says that
+// there was room.
+func addNew[T comparable](all []T, known map[T]bool, more []T, most int) (_ []T, ok bool) {
+	for _, one := range more {
+		if known[one] {
+			continue
+		}
+		if len(all) >= most {
+			return all, false
+		}
+		known[one], all = true, append(all, one)
+	}
+	return all, true
 }
 
 // mostName and mostPath are how long the name and the path of a directory can be, in bytes.
@@ -164,7 +199,7 @@ func (t *look) send(ctx context.Context, nodes []protocol.NodeName) {
 // question returns what a node is asked of pools, or of those for which it has room. The next looks
 // ask for the others: each begins with another pool.
 func (t *look) question(node protocol.NodeName, of map[protocol.PoolName]bool) *question {
-	q := &question{}
+	q := &question{sightings: map[protocol.Sighting]bool{}, unseen: map[protocol.Unseen]bool{}}
 	var set netipx.IPSetBuilder
 	networks := map[protocol.HostLocal]bool{}
 	room, first := protocol.MaxLook, true
@@ -260,25 +295,17 @@ func (t *look) hear(ctx context.Context, n protocol.NodeName, text string) (answ
 	if !ok || r.ID != q.ID {
 		return false, false
 	}
-	r.Has, r.Unseen = append(q.heard.Has, r.Has...), append(q.heard.Unseen, r.Unseen...)
-	r.Unread = cmp.Or(q.heard.Unread, r.Unread)
-	q.heard = r
+	q.hear(r)
 	switch {
-	case q.From.Less(r.Next): // the zero address is less than all
-		q.From = r.Next
+	case q.From.Less(q.heard.Next): // the zero address is less than all
+		q.From = q.heard.Next
 		return false, true
 	case len(q.rest) > 0:
 		q.nextPart()
 		t.partAt = t.Now() // each part has its time: how many there are is not the node's to say
 		return false, true
 	}
-	seen := map[protocol.Sighting]bool{} // what the CNI library has kept is in the answer to each part
-	r.Has = slices.DeleteFunc(r.Has, func(s protocol.Sighting) bool {
-		again := seen[s]
-		seen[s] = true
-		return again
-	})
-	t.facts.Reports[n] = r
+	t.facts.Reports[n] = q.heard
 	return true, false
 }
 

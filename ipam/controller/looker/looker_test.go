@@ -320,6 +320,57 @@ func TestReportThatNeverEnds(t *testing.T) {
 	}
 }
 
+// However much a node has to say, and however often it says that: what is kept of it has a bound.
+// Beyond that its report is not whole.
+func TestReportHasABound(t *testing.T) {
+	c := newCluster()
+	c.pools, c.pods = []v1alpha1.IPPool{lan()}, []*corev1.Pod{showing("p", "10.0.1.2")}
+	c.gives = func(grants.Ask) grants.Answer { return grants.Answer{Granted: make([]grants.Granted, 1)} }
+	for what, answer := range map[string]func(r *protocol.Report, part int){
+		"the same": func(r *protocol.Report, _ int) { r.Has = slices.Repeat([]protocol.Sighting{{Sandbox: "s"}}, 2000) },
+		"sightings": func(r *protocol.Report, part int) {
+			for i := range 2000 {
+				r.Has = append(r.Has, protocol.Sighting{Sandbox: fmt.Sprint(part, i)})
+			}
+		},
+		"what cannot be read": func(r *protocol.Report, part int) {
+			r.Has = []protocol.Sighting{{Sandbox: "s"}}
+			for i := range 1500 {
+				r.Unseen = append(r.Unseen, protocol.Unseen{HostLocal: protocol.HostLocal{Network: fmt.Sprint(part, i)}})
+			}
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			part := 0
+			c.answer = func(look protocol.Look) protocol.Report {
+				r := protocol.Report{ID: look.ID, Running: []protocol.UID{"p"}}
+				if part++; part < 100 {
+					r.Next = cmp.Or(look.From, netip.MustParseAddr("10.0.1.0")).Next()
+				}
+				answer(&r, part)
+				return r
+			}
+			most, why := 0, ""
+			for ended := false; !ended; c.now = c.now.Add(time.Millisecond) {
+				if _, err := c.Round(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if ended = c.current == nil; !ended {
+					heard := c.current.asked["n1"].heard
+					most = max(most, len(heard.Has)+len(heard.Unseen))
+				}
+				why = c.Of("lan").Why
+			}
+			if most > mostHeard {
+				t.Errorf("%d things are kept of what it has said; want %d at most", most, mostHeard)
+			}
+			if whole := what == "the same"; whole != (why == "") || !whole && !strings.Contains(why, "more than") {
+				t.Errorf("the pool waits: %q", why)
+			}
+		})
+	}
+}
+
 // A pool of so many networks that one question has no room for them is asked for in several: the
 // answer tells of all.
 func TestQuestionInParts(t *testing.T) {
