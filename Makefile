@@ -309,13 +309,15 @@ scale: root sizes rig ## Run clusters of NODES agents on a real API server, and 
 	TENURE_SCALE_NODES=$(NODES) TENURE_SCALE_PODS=$(PODS) TENURE_SCALE_IDLE=60s TENURE_SCALE_LEASES=30000 go test -count=1 -v -timeout 3h $(ARGS) ./test/scale
 
 .PHONY: proof
-proof: ## What takes long or measures, some three hours, to the end whatever fails, and a table of its parts
-	@test/parts proof-release proof-simulate soak fuzz proof-integration proof-race proof-scale proof-e2e test-upgrade
+proof: ## What takes long or measures, some four hours, to the end whatever fails, and a table of its parts
+	@test/parts proof-release proof-simulate soak fuzz proof-integration proof-race proof-scale proof-e2e test-upgrade \
+		$(addprefix proof-kube-,$(notdir $(wildcard test/rig/kube/*))) proof-ipv6 proof-dual
 
 # The parts of proof that have no target of their own: what -short leaves out, the tests of the
-# controller's side with the race detector, the specs of e2e that make e2e leaves out, and a release
-# that is made twice.
-.PHONY: proof-release proof-simulate proof-integration proof-race proof-scale proof-e2e
+# controller's side with the race detector, the specs of e2e that make e2e leaves out, a release
+# that is made twice, and on other versions of Kubernetes (proof-kube-1.32) the tests of the API and
+# some specs of e2e, which run on clusters of IPv6 and of both families too.
+.PHONY: proof-release proof-simulate proof-integration proof-race proof-scale proof-e2e proof-ipv6 proof-dual
 proof-release:
 	$(MAKE) --no-print-directory release VERSION=v0.0.0-proof DIR=bin/proof-release
 	$(MAKE) --no-print-directory verify-release DIR=bin/proof-release
@@ -329,6 +331,12 @@ proof-scale: root rig $(GOTESTSUM)
 	$(filter-out -short,$(GO_TEST)) -p 1 -timeout 90m $(ARGS) ./test/scale
 proof-e2e: root rig-foreign rig-neutron $(HELM)
 	$(E2E) -ginkgo.label-filter=proof $(ARGS)
+proof-kube-%: root rig-foreign $(HELM) $(GOTESTSUM)
+	$(MAKE) --no-print-directory rig-kube KUBE=$*
+	TENURE_KUBE=$* $(GO_TEST) -count=1 -timeout $(TIMEOUT) ./test/api
+	TENURE_KUBE=$* $(E2E) -ginkgo.label-filter=platforms $(ARGS)
+proof-ipv6 proof-dual: proof-%: root rig-foreign $(HELM)
+	TENURE_FAMILIES=$* $(E2E) -ginkgo.label-filter=platforms $(ARGS)
 
 .PHONY: fuzz
 fuzz: ## Every fuzz target for FUZZTIME each

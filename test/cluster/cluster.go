@@ -39,9 +39,10 @@ type Cluster struct {
 	Nodes []*Node
 	Kube  *kubernetes.Clientset
 
-	o   Options
-	dir string
-	rig string
+	o        Options
+	dir      string
+	rig      string
+	families []family // the first one is that of the control plane
 }
 
 // Start starts a cluster and returns when every node is Ready and pods can be
@@ -56,11 +57,14 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 		return nil, err
 	}
 	for _, name := range []string{"kubelet", "kube-proxy", "kube-scheduler", "containerd", "containerd-shim-runc-v2", "ctr", "runc"} {
-		if _, err := os.Stat(filepath.Join(rig, name)); err != nil {
-			return nil, fmt.Errorf("cluster: %s is not in %s: run make rig-nodes, which builds it", name, rig)
+		if _, err := programs.InRig(rig, name); err != nil {
+			return nil, fmt.Errorf("cluster: %s is not in %s: run make rig-nodes, which builds it: %w", name, rig, err)
 		}
 	}
 	c := &Cluster{o: o, dir: filepath.Join(sandbox.Disk(), "cluster")}
+	if c.families, err = familiesOf(os.Getenv(envFamilies)); err != nil {
+		return nil, err
+	}
 	if c.rig, err = bindRig(rig); err != nil {
 		return nil, err
 	}
@@ -89,12 +93,13 @@ func bindRig(rig string) (string, error) {
 }
 
 func (c *Cluster) start(ctx context.Context) error {
-	if err := makeSwitches(); err != nil {
+	if err := makeSwitches(c.families); err != nil {
 		return err
 	}
 	err := c.step("etcd, kube-apiserver, kube-controller-manager, kube-scheduler", func() (err error) {
 		c.ControlPlane, err = controlplane.Start(ctx, controlplane.Options{
-			Dir: filepath.Join(c.dir, "control-plane"), Address: Host, Controllers: []string{"*"}, Scheduler: true,
+			Dir: filepath.Join(c.dir, "control-plane"), Controllers: []string{"*"}, Scheduler: true,
+			Address: c.families[0].host, ServiceRanges: ofEach(c.families, func(f family) string { return f.services }),
 			// Half of what it is by default: a kubelet renews its Lease every 10 s.
 			ControllerManagerArgs: []string{"--node-monitor-grace-period=25s"},
 		})
@@ -141,8 +146,9 @@ func (c *Cluster) step(what string, do func() error) error {
 // newNode makes the i-th node, which is off.
 func (c *Cluster) newNode(i int) (*Node, error) {
 	name := "node-" + string(rune('a'+i-1))
-	n := &Node{Name: name, IP: nodeIP(i), index: i, dir: filepath.Join(c.dir, name), rig: c.rig}
-	if err := connect(n, c.o.Nodes); err != nil {
+	n := &Node{Name: name, index: i, dir: filepath.Join(c.dir, name), rig: c.rig}
+	n.ips = ofEach(c.families, func(f family) string { return f.node(i) })
+	if err := connect(n, c.o.Nodes, c.families); err != nil {
 		return nil, err
 	}
 	user, err := c.AddNode(name)
@@ -153,7 +159,7 @@ func (c *Cluster) newNode(i int) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := n.writeFiles(user, proxy); err != nil {
+	if err := n.writeFiles(c.families, user, proxy); err != nil {
 		return nil, fmt.Errorf("prepare %s: %w", name, err)
 	}
 	n.Containerd = n.service("containerd", func(ctx context.Context) error {
@@ -162,8 +168,8 @@ func (c *Cluster) newNode(i int) (*Node, error) {
 	}, "--config", n.file("containerd.toml"))
 	n.Kubelet = n.service("kubelet", func(ctx context.Context) error { return c.ready(ctx, n) },
 		"--config", n.file("kubelet.yaml"), "--kubeconfig", n.file("kubeconfig"), "--root-dir", "/var/lib/kubelet",
-		"--hostname-override", name, "--node-ip", n.IP, "--v", "2")
-	n.Proxy = n.service("kube-proxy", func(context.Context) error { return n.reachAPI() },
+		"--hostname-override", name, "--node-ip", strings.Join(n.ips, ","), "--v", "2")
+	n.Proxy = n.service("kube-proxy", func(context.Context) error { return n.reachAPI(c.families[0]) },
 		"--config", n.file("kube-proxy.yaml"), "--hostname-override", name, "--v", "2")
 	return n, nil
 }

@@ -73,25 +73,26 @@ eventRecordQPS: 0
 serializeImagePulls: false
 `
 
-// proxyConfig is kube-proxy's; its kubeconfig is filled in. It leaves the size of the
-// kernel's table of connections alone, which is one for the whole machine.
+// proxyConfig is kube-proxy's; its kubeconfig and the pods' ranges are filled in. It leaves the
+// size of the kernel's table of connections alone, which is one for the whole machine.
 const proxyConfig = `apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
 mode: nftables
 clientConnection: {kubeconfig: %s}
 detectLocalMode: ClusterCIDR
-clusterCIDR: ` + podsRange + `
+clusterCIDR: %s
 conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}
 healthzBindAddress: 127.0.0.1:10256
 metricsBindAddress: 127.0.0.1:10249
 `
 
-// podNetwork is the cluster's default network, which is none of Tenure's business.
+// podNetwork is the cluster's default network, which is none of Tenure's business. Its ranges and
+// routes are filled in.
 const podNetwork = `{
   "cniVersion": "1.0.0", "name": "pods",
   "plugins": [{
     "type": "bridge", "bridge": "cni0", "isGateway": true, "hairpinMode": true,
-    "ipam": {"type": "host-local", "ranges": [[{"subnet": "%s"}]], "routes": [{"dst": "0.0.0.0/0"}]}
+    "ipam": {"type": "host-local", "ranges": [%s], "routes": [%s]}
   }]
 }
 `
@@ -101,15 +102,18 @@ var plugins = []string{"bridge", "host-local", "loopback", "macvlan", "static", 
 
 // writeFiles puts what an administrator has set up on the node's disk. The kubelet and
 // kube-proxy are the given users.
-func (n *Node) writeFiles(kubelet, proxy *rest.Config) error {
+func (n *Node) writeFiles(families []family, kubelet, proxy *rest.Config) error {
+	join := func(of func(family) string) string { return strings.Join(ofEach(families, of), ",") }
 	authority := filepath.Join(n.dir, "ca.crt")
 	files := map[string]string{
-		authority:                                string(kubelet.CAData),
-		n.file("containerd.toml"):                fmt.Sprintf(containerdConfig, filepath.Join(n.rig, "runc")),
-		n.file("kubelet.yaml"):                   fmt.Sprintf(kubeletConfig, cgroup(n.Name), authority, n.IP),
-		n.file("kube-proxy.yaml"):                fmt.Sprintf(proxyConfig, n.file("kube-proxy.kubeconfig")),
-		n.file("etc/machine-id"):                 strings.Repeat(fmt.Sprintf("%016x", n.index), 2) + "\n",
-		n.file("etc/cni/net.d/10-pods.conflist"): fmt.Sprintf(podNetwork, podRange(n.index)),
+		authority:                 string(kubelet.CAData),
+		n.file("containerd.toml"): fmt.Sprintf(containerdConfig, filepath.Join(n.rig, "runc")),
+		n.file("kubelet.yaml"):    fmt.Sprintf(kubeletConfig, cgroup(n.Name), authority, n.ips[0]),
+		n.file("kube-proxy.yaml"): fmt.Sprintf(proxyConfig, n.file("kube-proxy.kubeconfig"), join(func(f family) string { return f.pods })),
+		n.file("etc/machine-id"):  strings.Repeat(fmt.Sprintf("%016x", n.index), 2) + "\n",
+		n.file("etc/cni/net.d/10-pods.conflist"): fmt.Sprintf(podNetwork,
+			join(func(f family) string { return fmt.Sprintf(`[{"subnet": "%s"}]`, f.podsOf(n.index)) }),
+			join(func(f family) string { return fmt.Sprintf(`{"dst": "%s"}`, f.all) })),
 	}
 	for _, name := range plugins {
 		program, err := os.ReadFile(filepath.Join(n.rig, name))
@@ -132,7 +136,7 @@ func (n *Node) writeFiles(kubelet, proxy *rest.Config) error {
 			return err
 		}
 		user = rest.CopyConfig(user)
-		user.Host = "https://" + net.JoinHostPort(Host, url.Port())
+		user.Host = "https://" + net.JoinHostPort(families[0].host, url.Port())
 		if err := controlplane.WriteKubeconfig(n.file(path), user); err != nil {
 			return err
 		}

@@ -31,6 +31,9 @@
 //	node i     eth0 10.222.0.1i, pods 10.244.i.0/24 by bridge and host-local
 //	           eth1: the cable to br-lan
 //
+// With $TENURE_FAMILIES ipv6 all that is 10.… is of IPv6 instead, and with dual of both families.
+// With $TENURE_KUBE 1.32 control plane and kubelets are of that minor version of Kubernetes.
+//
 // Services work, the API server's own among them: every node has a kube-proxy, which
 // writes nftables rules into the node's network namespace. There is no DNS.
 //

@@ -57,7 +57,7 @@ func (c *Cluster) installForeign(ctx context.Context, f foreign) error {
 	if err != nil {
 		return err
 	}
-	user.Host = "https://" + net.JoinHostPort(Host, at.Port())
+	user.Host = "https://" + net.JoinHostPort(c.families[0].host, at.Port())
 	program, err := os.ReadFile(filepath.Join(c.rig, f.name))
 	if err != nil {
 		return err

@@ -6,7 +6,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+
+	admissionregistration "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenure-ipam/tenure/test/programs"
 )
@@ -47,7 +51,8 @@ func (c *Cluster) Install(ctx context.Context) error {
 	})
 }
 
-// What is installed of deploy besides its own manifests, where the version has it.
+// What is installed of deploy besides its own manifests, where the version has it; the policy where
+// Kubernetes has such ones, which is since 1.36.
 var (
 	components = []string{"attach", "podnetworks", "vifs", "neutron"}
 	gatePolicy = "podnetworks/gate-policy.yaml"
@@ -98,10 +103,23 @@ func (c *Cluster) apply(ctx context.Context, root, tag string) error {
 		return err
 	}
 	var steps [][]string
-	if has(gatePolicy) {
+	mutates, err := c.serves("mutatingadmissionpolicies")
+	if err != nil {
+		return err
+	}
+	if has(gatePolicy) && mutates {
 		steps = append(steps, []string{"apply", "-f", filepath.Join(root, "deploy", gatePolicy)})
 	}
 	return c.each(ctx, append(steps, rolledOut(Agents), rolledOut(Controllers))...)
+}
+
+// serves reports whether Kubernetes has a kind of policies, by the name of its resource.
+func (c *Cluster) serves(policies string) (bool, error) {
+	all, err := c.Kube.Discovery().ServerResourcesForGroupVersion(admissionregistration.SchemeGroupVersion.String())
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(all.APIResources, func(r metav1.APIResource) bool { return r.Name == policies }), nil
 }
 
 // What runs of Tenure, as kubectl names it.

@@ -15,15 +15,16 @@ import (
 
 	"github.com/tenure-ipam/tenure/test/cninet"
 	"github.com/tenure-ipam/tenure/test/process"
+	"github.com/tenure-ipam/tenure/test/programs"
 )
 
 // A Node is a machine of the cluster. Its methods must not be called concurrently
 // with those that change whether it, or the same service, runs.
 type Node struct {
 	Name string
-	IP   string // of its kubelet
 
-	index int // from 1
+	index int      // from 1
+	ips   []string // of its kubelet, one of each family
 	dir   string
 	net   cninet.NS
 	rig   string // directory of the programs
@@ -150,8 +151,8 @@ func (n *Node) Do(fn func() error) error {
 // Command returns a program with its arguments, to be started on the node by Start
 // or Run. Programs of the rig are found by their names.
 func (n *Node) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
-	path := filepath.Join(n.rig, name)
-	if _, err := os.Stat(path); err != nil || filepath.IsAbs(name) {
+	path, err := programs.InRig(n.rig, name)
+	if err != nil || filepath.IsAbs(name) {
 		path = name
 	}
 	cmd := exec.CommandContext(ctx, path, args...)

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,11 +20,20 @@ import (
 
 const localhost = "127.0.0.1"
 
-// The Service "kubernetes" has the first address of the range of Services.
-const (
-	serviceRange   = "10.0.0.0/24"
-	ServiceAddress = "10.0.0.1"
-)
+// serviceRange is the range of Services where the options name none.
+const serviceRange = "10.0.0.0/24"
+
+// serviceRanges are the ranges of Services.
+func (o Options) serviceRanges() []string {
+	if len(o.ServiceRanges) == 0 {
+		return []string{serviceRange}
+	}
+	return o.ServiceRanges
+}
+
+// ServiceAddress returns the address of the Service "kubernetes", the first one of a range of
+// Services.
+func ServiceAddress(of string) string { return netip.MustParsePrefix(of).Addr().Next().String() }
 
 // component finds the program name and returns it as one that logs into cp's
 // directory and is ready when url answers 200.
@@ -80,7 +90,7 @@ func (cp *ControlPlane) newAPIServer(etcdURL string) error {
 		"--service-account-signing-key-file=" + cp.pki.path("service-account.key"),
 		"--authorization-mode=Node,RBAC",
 		"--enable-admission-plugins=NodeRestriction",
-		"--service-cluster-ip-range=" + serviceRange,
+		"--service-cluster-ip-range=" + strings.Join(cp.o.serviceRanges(), ","),
 		"--allow-privileged",
 	}
 	reach, err := cp.reach()
@@ -128,8 +138,12 @@ func (cp *ControlPlane) reach() (args []string, err error) {
 	if err := errors.Join(os.WriteFile(cert, client.cert, 0o600), os.WriteFile(key, client.key, 0o600)); err != nil {
 		return nil, err
 	}
+	all := "0.0.0.0"
+	if net.ParseIP(cp.o.Address).To4() == nil {
+		all = "::" // and those of IPv4
+	}
 	return []string{
-		"--bind-address=0.0.0.0",
+		"--bind-address=" + all,
 		"--advertise-address=" + cp.o.Address,
 		"--kubelet-client-certificate=" + cert,
 		"--kubelet-client-key=" + key,

@@ -49,6 +49,10 @@ type Options struct {
 	// "kubernetes" at [ServiceAddress], which kube-proxy has lead there.
 	Address string
 
+	// ServiceRanges are those of Services, one of each family that the cluster has. Address is of
+	// the first one's. Empty stands for one of IPv4.
+	ServiceRanges []string
+
 	// Scheduler starts kube-scheduler.
 	Scheduler bool
 
@@ -115,6 +119,17 @@ func (cp *ControlPlane) start(ctx context.Context) error {
 	return nil
 }
 
+// addresses are those of the servers beside the loopback's.
+func (cp *ControlPlane) addresses() (all []string) {
+	for _, of := range cp.o.serviceRanges() {
+		all = append(all, ServiceAddress(of))
+	}
+	if cp.o.Address != "" {
+		all = append(all, cp.o.Address)
+	}
+	return all
+}
+
 // prepare makes the directory, the keys and the components, none of which runs.
 func (cp *ControlPlane) prepare() (err error) {
 	if cp.tempDir {
@@ -128,7 +143,7 @@ func (cp *ControlPlane) prepare() (err error) {
 	if err := os.MkdirAll(cp.dir, 0o755); err != nil {
 		return err
 	}
-	if cp.pki, err = newPKI(cp.dir, cp.o.Address); err != nil {
+	if cp.pki, err = newPKI(cp.dir, cp.addresses()...); err != nil {
 		return err
 	}
 	if err := cp.newEtcd(); err != nil {

@@ -32,9 +32,9 @@ type pki struct {
 type pair struct{ cert, key []byte }
 
 // newPKI makes a certificate authority, the servers' certificate and the key
-// that signs service account tokens, all as files in dir. Address is one that
-// servers have beside the loopback's, or empty.
-func newPKI(dir, address string) (*pki, error) {
+// that signs service account tokens, all as files in dir. Others are the addresses that
+// servers have beside the loopback's.
+func newPKI(dir string, others ...string) (*pki, error) {
 	p := &pki{dir: dir}
 	template := &x509.Certificate{
 		Subject:               pkix.Name{CommonName: "control plane of a test"},
@@ -46,8 +46,8 @@ func newPKI(dir, address string) (*pki, error) {
 	if err != nil {
 		return nil, err
 	}
-	addresses := []net.IP{net.ParseIP(localhost), net.ParseIP(ServiceAddress)}
-	if address != "" {
+	addresses := []net.IP{net.ParseIP(localhost)}
+	for _, address := range others {
 		addresses = append(addresses, net.ParseIP(address))
 	}
 	server, err := p.issue(&x509.Certificate{

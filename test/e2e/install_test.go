@@ -19,7 +19,7 @@ import (
 )
 
 var _ = Describe("An installation from deploy/", func() {
-	It("puts the plugins and the configuration on every node", func(ctx context.Context) {
+	It("puts the plugins and the configuration on every node", onPlatforms, func(ctx context.Context) {
 		for _, n := range c.Nodes {
 			for _, file := range []string{"/opt/cni/bin/tenure", "/opt/cni/bin/tenure-attach", "/etc/cni/net.d/00-tenure.conflist"} {
 				info, err := os.Stat(n.Path(file))
@@ -32,7 +32,7 @@ var _ = Describe("An installation from deploy/", func() {
 		}
 	})
 
-	It("is not removed while a pod has its address, then is, nodes and all, as often as that is broken off, and comes again", inProof, func(ctx context.Context) {
+	It("is not removed while a pod has its address, then is, nodes and all, as often as that is broken off, and comes again", inProof, onPlatforms, func(ctx context.Context) {
 		DeferCleanup(func(ctx context.Context) { // as the other specs have it
 			Expect(c.Upgrade(ctx, cluster.ImageTag)).To(Succeed())
 		})

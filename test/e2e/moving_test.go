@@ -36,7 +36,7 @@ var _ = Describe("Moving in", Ordered, func() {
 		o = observe()
 	})
 
-	It("by hand: with the word changed in the definitions, no address is given to a second pod", func(ctx context.Context) {
+	It("by hand: with the word changed in the definitions, no address is given to a second pod", onPlatforms, func(ctx context.Context) {
 		s.define(ctx, "lan", `{"type": "whereabouts", "range": "10.60.0.0/26"}`)
 		s.define(ctx, "shelf", `{"type": "host-local", "ranges": [[{"subnet": "10.61.0.0/28"}]]}`)
 		all := map[types.UID]string{}

@@ -16,7 +16,7 @@ var _ = Describe("Pods", func() {
 	var s site
 	BeforeEach(func(ctx context.Context) { s = newSite(ctx) })
 
-	It("are attached to one, two and three networks beside their own, and reach each other", func(ctx context.Context) {
+	It("are attached to one, two and three networks beside their own, and reach each other", onPlatforms, func(ctx context.Context) {
 		ranges := map[string]string{"net1": "10.20.0.0/24", "net2": "10.21.0.0/24", "net3": "fd00:22::/64"}
 		s.network(ctx, "lan", ranges["net1"], acrossNodes)
 		s.network(ctx, "inner", ranges["net2"], withinNode)
@@ -35,8 +35,9 @@ var _ = Describe("Pods", func() {
 			for name, prefix := range has {
 				Expect(seen).NotTo(HaveKey(prefix.Addr()))
 				seen[prefix.Addr()] = p.Name
-				Expect(status(p)).To(HaveKeyWithValue(name, HaveField("IPs", ConsistOf(prefix.Addr().String()))))
+				Expect(status(p)).To(HaveKeyWithValue(name, HaveField("IPs", ContainElement(prefix.Addr().String()))))
 				if in, ours := ranges[name]; ours {
+					Expect(status(p)[name].IPs).To(HaveLen(1))
 					Expect(netip.MustParsePrefix(in)).To(Equal(prefix.Masked()))
 				}
 			}
@@ -48,7 +49,7 @@ var _ = Describe("Pods", func() {
 		}
 	})
 
-	It("have the address of their claim, also the next pod on another node", func(ctx context.Context) {
+	It("have the address of their claim, also the next pod on another node", onPlatforms, func(ctx context.Context) {
 		s.network(ctx, "lan", "10.23.0.0/24", acrossNodes)
 		claim := &ipamclaims.IPAMClaim{
 			ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "postgres"},
@@ -69,7 +70,7 @@ var _ = Describe("Pods", func() {
 		Expect(claim.Status.IPs).To(HaveLen(1))
 	})
 
-	It("have the addresses that they ask for, and are told who has one that is taken", func(ctx context.Context) {
+	It("have the addresses that they ask for, and are told who has one that is taken", onPlatforms, func(ctx context.Context) {
 		s.network(ctx, "lan", "10.24.0.0/24", acrossNodes)
 		const selects = `[{"name": "lan", "ips": ["10.24.0.77"]}]`
 		first := s.run(ctx, "first", c.Nodes[0].Name, selects)

@@ -23,7 +23,7 @@ var _ = Describe("PodNetworks", func() {
 	var s site
 	BeforeEach(func(ctx context.Context) { s = newSite(ctx) })
 
-	It("P3, Q1, W1, W5 attach pods on both nodes, with the namespace's own parameters and the default routes that are asked for", func(ctx context.Context) {
+	It("P3, Q1, W1, W5 attach pods on both nodes, with the namespace's own parameters and the default routes that are asked for", onPlatforms, func(ctx context.Context) {
 		four := s.podNetwork(ctx, "four", "{cidr: 10.80.0.0/24, gateway: 10.80.0.1}")
 		six := s.podNetwork(ctx, "six", "{cidr: 'fd00:80::/64', gateway: 'fd00:80::1'}")
 		s.apply(ctx, fmt.Sprintf(`

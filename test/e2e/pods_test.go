@@ -198,8 +198,11 @@ func addresses(ctx context.Context, p *corev1.Pod) map[string]netip.Prefix {
 			var name, address string
 			_, err := fmt.Sscan(lines.Text(), &name, &address)
 			g.Expect(err).NotTo(HaveOccurred())
-			found[name], err = netip.ParsePrefix(address)
+			prefix, err := netip.ParsePrefix(address)
 			g.Expect(err).NotTo(HaveOccurred())
+			if _, more := found[name]; !more { // of eth0, that of the cluster's first family
+				found[name] = prefix
+			}
 		}
 		g.Expect(lines.Err()).NotTo(HaveOccurred())
 	}).WithTimeout(time.Minute).Should(Succeed(), "%s says what it has", p.Name)

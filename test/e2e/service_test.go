@@ -12,7 +12,7 @@ import (
 )
 
 var _ = Describe("A Service", func() {
-	It("leads to all pods behind it, from pods on every node that have a network of Tenure's beside", func(ctx context.Context) {
+	It("leads to all pods behind it, from pods on every node that have a network of Tenure's beside", onPlatforms, func(ctx context.Context) {
 		s := newSite(ctx)
 		s.network(ctx, "lan", "10.26.0.0/24", acrossNodes)
 		service := &corev1.Service{

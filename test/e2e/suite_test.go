@@ -29,6 +29,10 @@ var (
 // bursts, and what waits long.
 var inProof = Label("proof")
 
+// onPlatforms marks the specs that make proof runs again on other versions of Kubernetes, and on
+// clusters of IPv6 and of both families.
+var onPlatforms = Label("platforms")
+
 var _ = ReportAfterEach(func(r SpecReport) { failed = failed || r.Failed() })
 
 func TestMain(m *testing.M) { os.Exit(cluster.Main(m.Run)) }

@@ -18,7 +18,7 @@ import (
 )
 
 var _ = Describe("An upgrade", func() {
-	It("by one version, and the way back: while pods come and go none fails, and none has another's address", inProof, func(ctx context.Context) {
+	It("by one version, and the way back: while pods come and go none fails, and none has another's address", inProof, onPlatforms, func(ctx context.Context) {
 		s := newSite(ctx)
 		had := s.stay(ctx)
 		DeferCleanup(func(ctx context.Context) { // also where this ends before it does so

@@ -41,7 +41,7 @@ spec:
 		return one, two
 	}
 
-	It("have two interfaces of one pod, of both families, from range and ipRanges", func(ctx context.Context) {
+	It("have two interfaces of one pod, of both families, from range and ipRanges", onPlatforms, func(ctx context.Context) {
 		network(ctx, "lan", `"range": "10.47.0.0/29", "ipRanges": [{"range": "fd00:47::/125"}]`)
 		one, two := pair(ctx, "lan,lan")
 		all := map[string]bool{}

@@ -76,7 +76,7 @@ var _ = Describe("The pods", func() {
 		}
 	})
 
-	It("of a StatefulSet that asks for claims keep their addresses, whatever happens to them", func(ctx context.Context) {
+	It("of a StatefulSet that asks for claims keep their addresses, whatever happens to them", onPlatforms, func(ctx context.Context) {
 		const n = 4
 		s.network(ctx, "lan", "10.66.0.0/24", acrossNodes)
 		asks := map[string]string{workload.AnnotationClaims: "lan", workload.AnnotationRequested: "10.66.0.10-10.66.0.13"}

@@ -23,11 +23,41 @@ const Module = "github.com/tenure-ipam/tenure"
 // setup tool agree on where the programs of a control plane are.
 const envAssets = "KUBEBUILDER_ASSETS"
 
-// Find returns the path of the program name of the control plane: in the
-// directory $KUBEBUILDER_ASSETS if that has it (envtest's lacks some), else in
-// bin/rig, where `make rig` builds it, else in PATH.
+// envKube is the variable that says which other minor version of Kubernetes than the usual one a
+// cluster has, such as 1.32.
+const envKube = "TENURE_KUBE"
+
+// InRig returns the path of the program name below a directory of programs such as bin/rig: that
+// of the version that $TENURE_KUBE says, where `make rig-kube` has built one, else the usual one.
+func InRig(rig, name string) (string, error) {
+	dir, err := kubeDir(rig)
+	if err != nil {
+		return "", err
+	}
+	if path, err := executable(filepath.Join(dir, name)); dir != "" && err == nil {
+		return path, nil
+	}
+	return executable(filepath.Join(rig, name))
+}
+
+// kubeDir returns the directory below rig of the version that $TENURE_KUBE says, if any.
+func kubeDir(rig string) (string, error) {
+	minor := os.Getenv(envKube)
+	if minor == "" {
+		return "", nil
+	}
+	dir := filepath.Join(rig, "kube", minor)
+	if _, err := os.Stat(dir); err != nil {
+		return "", fmt.Errorf("%s is %s, and that is not built: run `make rig-kube KUBE=%[2]s`: %w", envKube, minor, err)
+	}
+	return dir, nil
+}
+
+// Find returns the path of the program name of the control plane: that of [InRig] where
+// $TENURE_KUBE says a version, else in the directory $KUBEBUILDER_ASSETS if that has it (envtest's
+// lacks some), else in bin/rig, where `make rig` builds it, else in PATH.
 func Find(name string) (string, error) {
-	if assets := os.Getenv(envAssets); assets != "" {
+	if assets := os.Getenv(envAssets); assets != "" && os.Getenv(envKube) == "" {
 		if path, err := executable(filepath.Join(assets, name)); err == nil {
 			return path, nil
 		}
@@ -36,7 +66,10 @@ func Find(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if path, err := executable(filepath.Join(rig, name)); err == nil {
+	if _, err := kubeDir(rig); err != nil {
+		return "", err
+	}
+	if path, err := InRig(rig, name); err == nil {
 		return path, nil
 	}
 	path, err := exec.LookPath(name)

@@ -37,6 +37,35 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// TestAnotherKube: what there is of the version that is asked for comes before the usual one, and a
+// version that is not built is said.
+func TestAnotherKube(t *testing.T) {
+	rig := t.TempDir()
+	old := filepath.Join(rig, "kube", "1.32")
+	if err := os.MkdirAll(old, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{filepath.Join(rig, "kubelet"), filepath.Join(rig, "ctr"), filepath.Join(old, "kubelet")} {
+		if err := os.WriteFile(path, []byte("#!/bin/sh\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range [][3]string{{"", "kubelet", rig}, {"1.32", "kubelet", old}, {"1.32", "ctr", rig}} {
+		t.Setenv("TENURE_KUBE", tt[0])
+		if got, err := programs.InRig(rig, tt[1]); err != nil || got != filepath.Join(tt[2], tt[1]) {
+			t.Errorf("of version %q %s is %q, %v; want it in %s", tt[0], tt[1], got, err, tt[2])
+		}
+	}
+	t.Setenv("TENURE_KUBE", "1.2")
+	for of, find := range map[string]func(string) (string, error){
+		"InRig": func(name string) (string, error) { return programs.InRig(rig, name) }, "Find": programs.Find,
+	} {
+		if got, err := find("kubelet"); err == nil || !strings.Contains(err.Error(), "make rig-kube KUBE=1.2") {
+			t.Errorf("%s of a version that is not built: %q, %v; want the remedy", of, got, err)
+		}
+	}
+}
+
 func TestRootHoldsTheModule(t *testing.T) {
 	root, err := programs.Root()
 	if err != nil {
