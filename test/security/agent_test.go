@@ -19,6 +19,10 @@ func TestStolenAgentCredentials(t *testing.T) {
 	own := podOn(t, system, "tenured-a", "node-a", "tenured")
 	other := podOn(t, system, "tenured-b", "node-b", "tenured")
 	here, there := podOn(t, "team-b", "here", "node-a", "default"), podOn(t, "team-b", "there", "node-b", "default")
+	crowded := podOn(t, "team-b", "crowded", "node-a", "default")
+	if err := newIntruder(t, "", cp.Config()).patch(crowded, `{metadata: {annotations: {`+many(1025)+`}}}`); err != nil {
+		t.Fatal(err)
+	}
 	i := newIntruder(t, "the agent of node-a", boundTo(t, "tenured", own))
 	lease := func(name string) client.Object { return named("IPLease", "", leaseNames[name]) }
 	reg := func(patch string) error { return i.patch(named("Lease", system, "node-a"), patch) }
@@ -100,6 +104,7 @@ func TestStolenAgentCredentials(t *testing.T) {
 		{"own a lease, to have it collected", func() error {
 			return i.patch(lease("mine"), `{metadata: {ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: x, uid: x}]}}`)
 		}, "neither finalizers nor owners"},
+		{"have ten thousand annotations compared", func() error { return i.patch(crowded, annotation, status) }, "of a pod that has more than 1024 of them"},
 		{"fill a lease with labels", func() error { return i.patch(lease("mine"), `{metadata: {labels: {x: x}}}`) }, "owners, labels or annotations"},
 		{"fill a sub-lease with annotations", func() error {
 			return i.patch(named("IPSubLease", "", "of-a"), `{metadata: {annotations: {x: x}}}`)

@@ -3,6 +3,7 @@ package security_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	authentication "k8s.io/api/authentication/v1"
@@ -16,6 +17,17 @@ func TestStolenControllerCredentials(t *testing.T) {
 	ctx := context.Background()
 	i := newIntruder(t, "the controller", boundTo(t, "tenure-controller", podOn(t, system, "tenure-controller-0", "node-a", "tenure-controller")))
 	victim := podOn(t, "team-b", "victim", "node-a", "default")
+	admin := newIntruder(t, "", cp.Config())
+	crowded, gated := podOn(t, "team-b", "crowded-too", "node-a", "default"), parse(`{apiVersion: v1, kind: Pod, metadata: {name: gated, namespace: team-b},
+	  spec: {automountServiceAccountToken: false, schedulingGates: [`+gates(65)+`], containers: [{name: c, image: x}]}}`)
+	for _, err := range []error{
+		admin.patch(crowded, `{metadata: {annotations: {`+many(1025)+`}}}`), kc.Create(ctx, gated),
+		admin.create(`{apiVersion: k8s.cni.cncf.io/v1alpha1, kind: IPAMClaim, metadata: {name: crowded, namespace: team-b, annotations: {` + many(1025) + `}}, spec: {network: lan, interface: net1}}`),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 	claim := func() client.Object { return named("IPAMClaim", "team-b", "vm") }
 	set := parse(`{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: web, namespace: team-b}, spec: {replicas: 0, selector: {matchLabels: {app: web}},
 	  template: {metadata: {labels: {app: web}}, spec: {containers: [{name: c, image: x}]}}}}`)
@@ -117,6 +129,11 @@ func TestStolenControllerCredentials(t *testing.T) {
 		{"write a definition", func() error {
 			return i.create(`{apiVersion: k8s.cni.cncf.io/v1, kind: NetworkAttachmentDefinition, metadata: {name: x, namespace: team-b}}`)
 		}, "cannot create resource \"network-attachment-definitions\""},
+		{"have ten thousand annotations of a pod compared", func() error { return i.patch(crowded, `{metadata: {annotations: {tenure.dev/vifs: "{}"}}}`) }, "more than 1024 annotations"},
+		{"have ten thousand gates of a pod compared", func() error { return i.patch(gated, `{metadata: {annotations: {tenure.dev/vifs: "{}"}}}`) }, "or 64 scheduling gates"},
+		{"have ten thousand annotations of a claim compared", func() error {
+			return i.patch(named("IPAMClaim", "team-b", "crowded"), `{metadata: {annotations: {tenure.dev/port: "{}"}}}`)
+		}, "writes no claim that has more than 1024 annotations"},
 		{"annotate a pod", func() error { return i.patch(victim, `{metadata: {annotations: {a: b}}}`) }, "the controller changes nothing of a pod's metadata"},
 		{"annotate a pod beside its map", func() error {
 			return i.patch(victim, `{metadata: {annotations: {a: b, tenure.dev/vifs: "{}"}}}`)
@@ -161,4 +178,13 @@ func TestStolenControllerCredentials(t *testing.T) {
 		{"remove a definition of kinds", func() error { return i.delete(named("CustomResourceDefinition", "", "ipleases.tenure.dev")) }, "cannot delete resource \"customresourcedefinitions\""},
 		{"remove the agents", func() error { return i.delete(named("DaemonSet", system, "tenured")) }, "cannot delete resource \"daemonsets\""},
 	})
+}
+
+// gates is a list of so many scheduling gates.
+func gates(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `{name: example.org/g%d}, `, i)
+	}
+	return b.String()
 }

@@ -364,6 +364,15 @@ func score() string {
 	return b.String()
 }
 
+// many is the members of a map of so many annotations.
+func many(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `a%d: "", `, i)
+	}
+	return b.String()
+}
+
 // machinesClaim is a claim of a virtual machine that nobody owns.
 func machinesClaim(vm string) string {
 	return fmt.Sprintf(`{apiVersion: k8s.cni.cncf.io/v1alpha1, kind: IPAMClaim, metadata: {name: %[1]s.lan, namespace: team-b, labels: {kubevirt.io/vm: %[1]s}}, spec: {network: lan, interface: net1}}`, vm)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -169,6 +170,15 @@ func TestPodsMadeForOthers(t *testing.T) {
 		{"bind one that came with a status and select networks", func() error { return bind("v2", networks) }, "the binding of pod team-a/v2"},
 	})
 	if err := newIntruder(t, i.name, cp.Config()).patch(named("Pod", "team-a", "v2"), `{status: {podIP: 10.0.0.9, podIPs: [{ip: 10.0.0.9}]}}`, "status"); err != nil {
+		t.Fatal(err)
+	}
+	if err := newIntruder(t, i.name, cp.Config()).patch(named("Pod", "team-a", "v2"), `{metadata: {annotations: {`+many(1024)+`}}}`); err != nil {
+		t.Fatal(err)
+	}
+	i.breakIn(t, []attempt{
+		{"select networks for one of which no agent writes a status", func() error { return selects("v2") }, "virt-controller may not write the status of pods"},
+	})
+	if err := newIntruder(t, i.name, cp.Config()).patch(named("Pod", "team-a", "v2"), `{metadata: {annotations: {`+strings.ReplaceAll(many(1024), `""`, "null")+`}}}`); err != nil {
 		t.Fatal(err)
 	}
 	i.mayDo(t, []attempt{
