@@ -76,6 +76,11 @@ build: ## Build Tenure's programs into bin/, static and stripped
 rig: ## Build the control plane and CNI plugins for tests into bin/rig: minutes at first, then nothing
 	@cd test/rig && $(GO) run . ../../bin/rig
 
+.PHONY: rig-local
+rig-local:
+	@[ -e bin/rig/bridge ] || echo "building the first scenes: half a minute on two cores the first time, then seconds"
+	@cd test/rig && $(GO) run . -local ../../bin/rig
+
 .PHONY: rig-nodes
 rig-nodes: cc rig ## Build also what nodes run, kubelet and containerd, into bin/rig: minutes at first, then nothing
 	@cd test/rig && $(GO) run . -nodes ../../bin/rig
@@ -366,10 +371,17 @@ replay: seeds ## Print what happens in SEED of the simulation, and its shortest 
 	$(SIMULATE)
 	@bin/simulate -replay -seed $(SEED) $(if $(FAULT),-fault $(FAULT)) $(ARGS)
 
-.PHONY: demo
-demo: root build rig ## See Tenure work: nodes, pods and claims on this machine, gone afterwards. ARGS=--help
-	@$(GO_BUILD) -o bin/demo ./test/demo
-	@bin/demo $(ARGS)
+# The scenes without a cluster need little. The demo has the rest built while it shows them.
+DEMO_REST = $(MAKE) -s --no-print-directory demo-cluster
+
+.PHONY: demo demo-cluster
+demo: root rig-local ## See Tenure work: containers, nodes, pods and claims on this machine, gone afterwards. ARGS=--help
+	@$(GO_BUILD) -o bin/ ./test/demo
+	@$(COLLECTOR) $(GO_BUILD) $(NAMED) -o bin/ ./cmd/tenure
+	@bin/demo $(ARGS) -- $(DEMO_REST)
+
+demo-cluster: rig build
+	@$(GO_BUILD) -o bin/demo-cluster ./test/demo/cluster
 
 .PHONY: bench
 bench: root build rig ## Measure Tenure on this machine

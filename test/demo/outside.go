@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/tenure-ipam/tenure/test/demo/show"
 )
 
 // envMark marks every process of a demo. Its value is the PID of the process
@@ -18,7 +20,7 @@ const envMark = "TENURE_DEMO"
 // farewell says, outside, that nothing of the demo is left, and returns the exit
 // code. What a process made, memory, interfaces, mounts and files on the
 // sandbox's tmpfs, cannot outlive the namespaces, and these not the processes.
-func farewell(s *screen) int {
+func farewell(s *show.Screen) int {
 	left, err := marked(strconv.Itoa(os.Getpid()))
 	if err == nil && len(left) > 0 {
 		err = fmt.Errorf("processes are left: %v", left)
@@ -27,10 +29,10 @@ func farewell(s *screen) int {
 		err = mountsLeft()
 	}
 	if err != nil {
-		s.marked(s.in(red, "✗"), err.Error())
+		s.Wrong(err)
 		return 1
 	}
-	s.marked(s.in(green, "✓"), "Nothing is left on this machine: no process, network namespace, mount or file.")
+	s.OK("Nothing is left on this machine: no process, network namespace, mount or file.")
 	return 0
 }
 
@@ -71,12 +73,12 @@ func mountsLeft() error {
 		return err
 	}
 	for l := range strings.Lines(string(text)) {
-		if f := strings.Fields(l); len(f) > 4 && strings.HasPrefix(f[4], workDir) {
+		if f := strings.Fields(l); len(f) > 4 && strings.HasPrefix(f[4], show.Dir) {
 			return fmt.Errorf("a mount is left: %s", f[4])
 		}
 	}
-	if _, err := os.Stat(workDir); err == nil {
-		return fmt.Errorf("a directory is left: %s", workDir)
+	if _, err := os.Stat(show.Dir); err == nil {
+		return fmt.Errorf("a directory is left: %s", show.Dir)
 	}
 	return nil
 }
@@ -101,10 +103,10 @@ func enter() error {
 			return err
 		}
 		env := append(os.Environ(),
-			"KUBECONFIG="+adminKubeconfig, "HOME="+workDir, "PATH="+bin+":"+filepath.Join(bin, "rig")+":"+os.Getenv("PATH"),
+			"KUBECONFIG="+show.Kubeconfig, "HOME="+show.Dir, "PATH="+bin+":"+filepath.Join(bin, "rig")+":"+os.Getenv("PATH"),
 			`PS1=demo \w # `)
 		err = syscall.Exec("/usr/bin/nsenter", []string{
-			"nsenter", "--all", "--target", strconv.Itoa(pid), "sh", "-c", "cd " + workDir + " && exec sh",
+			"nsenter", "--all", "--target", strconv.Itoa(pid), "sh", "-c", "cd " + show.Dir + " && exec sh",
 		}, env)
 		return fmt.Errorf("run nsenter: %w", err)
 	}

@@ -52,6 +52,11 @@ const (
 // oldestKubernetes is the oldest minor version 1.N that Tenure supports.
 const oldestKubernetes = 32
 
+// local is what containers on one machine need, without a cluster.
+var local = set{dir: ".", programs: []program{
+	{name: "bridge", module: plugins, pkg: plugins + "/plugins/main/bridge"},
+}}
+
 // controlPlane is what tests and the demo run against.
 var controlPlane = set{dir: ".", programs: []program{
 	{name: "kube-apiserver", module: kubernetes, pkg: kubernetes + "/cmd/kube-apiserver", controlPlane: true},

@@ -51,12 +51,12 @@ func (d *demo) playPool(ctx context.Context) {
 	if opened.Bits4 != 26 || opened.Bits6 != 122 {
 		d.Fail("blocks are /%d and /%d; want /26 and /122", opened.Bits4, opened.Bits6)
 	}
-	d.screen.ok("The pool is open. Nodes lease blocks of 64 addresses: a /%d and a /%d at a time.", opened.Bits4, opened.Bits6)
+	d.OK("The pool is open. Nodes lease blocks of 64 addresses: a /%d and a /%d at a time.", opened.Bits4, opened.Bits6)
 }
 
 // awaitOpen waits until the controller has opened a pool.
 func (d *demo) awaitOpen(ctx context.Context, name protocol.PoolName) (opened protocol.Pool) {
-	d.await(ctx, "the controller opens the pool", func(ctx context.Context) error {
+	d.Await(ctx, "the controller opens the pool", func(ctx context.Context) error {
 		p, out, err := d.API.ReadPool(ctx, name)
 		if out != protocol.Done {
 			return err

@@ -22,7 +22,7 @@ func (d *demo) playEnd(ctx context.Context) {
 	for _, p := range pods {
 		d.verify(ctx, p)
 	}
-	d.screen.ok("CNI CHECK: each of the %d pods has what its ADD answered.", len(pods))
+	d.OK("CNI CHECK: each of the %d pods has what its ADD answered.", len(pods))
 	launcher := pods[slices.IndexFunc(pods, func(p *pod) bool { return p.sel[0].Claim == d.vm.claim.name() })]
 	d.halt(ctx, launcher)
 	for _, p := range pods {
@@ -32,7 +32,7 @@ func (d *demo) playEnd(ctx context.Context) {
 	for _, c := range []claimed{d.postgres, d.vm.claim} {
 		d.granted(ctx, c)
 	}
-	d.screen.ok("The machine is stopped, and all %d pods are gone. Nobody uses the claims, and they still have their addresses.", len(pods))
+	d.OK("The machine is stopped, and all %d pods are gone. Nobody uses the claims, and they still have their addresses.", len(pods))
 	d.endKept(ctx)
 	d.endClaims(ctx)
 	d.endPools(ctx)
@@ -40,12 +40,12 @@ func (d *demo) playEnd(ctx context.Context) {
 }
 
 func (d *demo) endClaims(ctx context.Context) {
-	d.screen.command("kubectl -n %s delete virtualmachine %s; kubectl -n %s delete ipamclaim %s", namespace, machineName, namespace, d.postgres.name())
+	d.Command("kubectl -n %s delete virtualmachine %s; kubectl -n %s delete ipamclaim %s", namespace, machineName, namespace, d.postgres.name())
 	for _, o := range []client.Object{d.vm.vm, d.postgres.object} {
 		d.Must(d.Client.Delete(ctx, o, client.PropagationPolicy(metav1.DeletePropagationBackground)))
 	}
-	took := d.await(ctx, "claims and grants go", d.claimsLeft)
-	d.screen.ok("The claims are gone, and no address is granted to anybody %s", d.screen.took(took))
+	took := d.Await(ctx, "claims and grants go", d.claimsLeft)
+	d.OK("The claims are gone, and no address is granted to anybody %s", d.Took(took))
 }
 
 // claimsLeft says which claims are there still, or which addresses are granted.
@@ -66,22 +66,22 @@ func (d *demo) claimsLeft(ctx context.Context) error {
 
 // endKept waits until nothing is kept any more for pods of other IPAMs, which are gone.
 func (d *demo) endKept(ctx context.Context) {
-	took := d.await(ctx, "what was kept for pods of host-local comes free", func(ctx context.Context) error {
+	took := d.Await(ctx, "what was kept for pods of host-local comes free", func(ctx context.Context) error {
 		kept, err := d.kept(ctx)
 		if len(kept) > 0 {
 			return fmt.Errorf("kept still: %v", slices.Collect(maps.Keys(kept)))
 		}
 		return err
 	})
-	d.screen.ok("The addresses that were kept for the pods of host-local are free for others %s", d.screen.took(took))
+	d.OK("The addresses that were kept for the pods of host-local are free for others %s", d.Took(took))
 }
 
 func (d *demo) endPools(ctx context.Context) {
-	d.screen.command("kubectl -n %s delete network-attachment-definitions --all; kubectl delete ippools --all", namespace)
+	d.Command("kubectl -n %s delete network-attachment-definitions --all; kubectl delete ippools --all", namespace)
 	d.Must(d.Client.DeleteAllOf(ctx, &nad.NetworkAttachmentDefinition{}, client.InNamespace(namespace)))
 	d.Must(d.Client.DeleteAllOf(ctx, &v1alpha1.IPPool{}))
-	took := d.await(ctx, "leases are given back", d.poolsLeft)
-	d.screen.ok("The pools are gone, and with them every lease %s", d.screen.took(took))
+	took := d.Await(ctx, "leases are given back", d.poolsLeft)
+	d.OK("The pools are gone, and with them every lease %s", d.Took(took))
 }
 
 // poolsLeft says what is left of the pools.
@@ -106,7 +106,7 @@ func (d *demo) poolsLeft(ctx context.Context) error {
 // endPrograms ends Tenure's programs as kubelet does, and looks into the stores
 // that the agents leave.
 func (d *demo) endPrograms(ctx context.Context) {
-	d.during("agents and controller end", func() error {
+	d.During("agents and controller end", func() error {
 		errs := []error{d.endKubeVirt()}
 		for _, p := range d.programs() {
 			errs = append(errs, p.Stop())
@@ -116,8 +116,8 @@ func (d *demo) endPrograms(ctx context.Context) {
 	for _, n := range []*node{d.nodeA, d.nodeB} {
 		d.Must(errors.Join(emptyStore(n), n.attachedLeft("")))
 	}
-	d.screen.ok("Agents and controller have ended well; the nodes' stores are sound, and empty, and so are the meta-plugin's journals.")
-	d.during("the control plane ends", d.Stop)
+	d.OK("Agents and controller have ended well; the nodes' stores are sound, and empty, and so are the meta-plugin's journals.")
+	d.During("the control plane ends", d.Stop)
 	d.Must(ctx.Err())
 }
 

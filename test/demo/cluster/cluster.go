@@ -18,6 +18,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/test/controlplane"
+	"github.com/tenure-ipam/tenure/test/demo/show"
 	"github.com/tenure-ipam/tenure/test/fleet"
 	"github.com/tenure-ipam/tenure/test/process"
 	"github.com/tenure-ipam/tenure/test/programs"
@@ -69,7 +70,7 @@ func (d *demo) startController(ctx context.Context, bin string) {
 	p := fleet.Program{Path: filepath.Join(bin, name), Kubeconfig: kubeconfig}
 	// A minute in production: too long to watch.
 	d.controller = p.Controller(listen, filepath.Join(workDir, name+".log"), "--counts-every=1s", "--idle=3s", "--multi-network")
-	d.step("tenure-controller, as its service account", func() error { return d.controller.Start(ctx) })
+	d.Step("tenure-controller, as its service account", func() error { return d.controller.Start(ctx) })
 }
 
 // runKubectl runs kubectl, which finds kubectl-tenure, and returns what it says and
@@ -82,9 +83,9 @@ func (d *demo) runKubectl(ctx context.Context, args ...string) (text string, cod
 	var out bytes.Buffer
 	cmd := exec.CommandContext(ctx, d.kubectlPath, args...)
 	cmd.Dir = workDir
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+adminKubeconfig, "HOME="+workDir, "PATH="+bin+":"+os.Getenv("PATH"))
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+show.Kubeconfig, "HOME="+workDir, "PATH="+bin+":"+os.Getenv("PATH"))
 	cmd.Stdout, cmd.Stderr = &out, &out // in the order in which they are written
-	_, err = d.screen.during("kubectl", func(func(string)) error { return cmd.Run() })
+	_, err = d.While("kubectl", func(func(string)) error { return cmd.Run() })
 	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
 		d.Fail("kubectl %s: %w", strings.Join(args, " "), err)
 	}
@@ -105,8 +106,8 @@ func (d *demo) kubectl(ctx context.Context, args ...string) {
 			shown[i] = before + "custom-columns=…"
 		}
 	}
-	d.screen.command("kubectl %s", strings.Join(shown, " "))
-	d.screen.block(text)
+	d.Command("kubectl %s", strings.Join(shown, " "))
+	d.Block(text)
 }
 
 // Columns that say more than kubectl's own.

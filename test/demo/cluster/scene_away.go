@@ -13,22 +13,22 @@ import (
 func (d *demo) playAway(ctx context.Context) {
 	n := d.nodeB
 	gone := d.pods[slices.IndexFunc(d.pods, func(p *pod) bool { return p.name == "web-6" })]
-	d.screen.command("pkill -KILL -f 'tenured --node=%s'", n.name)
+	d.Command("pkill -KILL -f 'tenured --node=%s'", n.name)
 	d.Must(n.agent.Kill())
-	d.screen.command("kubectl -n %s delete pod %s", namespace, gone.name)
+	d.Command("kubectl -n %s delete pod %s", namespace, gone.name)
 	d.remove(ctx, gone)
 	d.showJournal(n, gone)
-	d.screen.ok("DEL succeeded without the agent, and waits on disk.")
+	d.OK("DEL succeeded without the agent, and waits on disk.")
 	late := d.create(ctx, n, "web-8", onNetwork)
 	d.refuse(ctx, late, "agent")
 	d.pingAll(ctx, d.pods, d.pods)
-	d.screen.ok("No address is given without the agent; the %d pods that run go on running.", len(d.pods))
-	d.step("tenured on "+n.name+", started again", func() error { return n.agent.Start(ctx) })
+	d.OK("No address is given without the agent; the %d pods that run go on running.", len(d.pods))
+	d.Step("tenured on "+n.name+", started again", func() error { return n.agent.Start(ctx) })
 	d.awaitFreed(ctx, n, gone)
-	d.screen.ok("The agent has applied the journal: %s's addresses are free again.", gone.name)
+	d.OK("The agent has applied the journal: %s's addresses are free again.", gone.name)
 	d.start(ctx, late)
 	d.showPods(late)
-	d.screen.ok("The pod that was put off has its addresses.")
+	d.OK("The pod that was put off has its addresses.")
 }
 
 // showJournal shows the one DEL that the journal must have.
@@ -42,13 +42,13 @@ func (d *demo) showJournal(n *node, of *pod) {
 	for _, e := range entries {
 		rows = append(rows, []string{n.name, e.Network, e.ContainerID[:12] + "…", e.IfName})
 	}
-	d.screen.table(rows...)
+	d.Table(rows...)
 }
 
 // awaitFreed waits until a node's journal is empty, and none of its leases says
 // any more that p has an address.
 func (d *demo) awaitFreed(ctx context.Context, n *node, p *pod) {
-	d.await(ctx, "the agent applies the journal", func(ctx context.Context) error {
+	d.Await(ctx, "the agent applies the journal", func(ctx context.Context) error {
 		entries, _, err := delqueue.List(n.journal())
 		if err != nil {
 			return err

@@ -6,22 +6,23 @@ import (
 	"slices"
 
 	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/test/demo/show"
 )
 
 func (d *demo) playMigration(ctx context.Context) {
 	d.vm = d.newMachine(ctx)
-	d.screen.does("KubeVirt", "for VirtualMachine %s an instance, a pod, and claim %s", machineName, d.vm.claim.name())
+	d.Does("KubeVirt", "for VirtualMachine %s an instance, a pod, and claim %s", machineName, d.vm.claim.name())
 	source := d.launch(ctx, d.nodeA)
 	d.check(ctx, d.vm.claim, source)
 	watch := newWatch(ctx, d.pods[0], source.addrs[0].Addr())
 
 	target := d.migrate(ctx, d.nodeB)
 	d.check(ctx, d.vm.claim, target)
-	d.screen.does("KubeVirt", "the machine migrates: a second pod, on the other node")
+	d.Does("KubeVirt", "the machine migrates: a second pod, on the other node")
 	d.showPods(source, target)
 	d.kubectl(ctx, "get", "ipsubleases", "-o", useColumns)
 	d.awaitUsedBy(ctx, d.vm.claim, d.nodeA, d.nodeB)
-	d.screen.ok("Both pods have the claim's addresses. While a node's use is there, nobody can free them.")
+	d.OK("Both pods have the claim's addresses. While a node's use is there, nobody can free them.")
 
 	d.playStranger(ctx)
 	d.remove(ctx, source)
@@ -29,8 +30,8 @@ func (d *demo) playMigration(ctx context.Context) {
 	d.pingAll(ctx, d.pods, []*pod{target})
 	d.check(ctx, d.vm.claim, target)
 	d.awaitUsedBy(ctx, d.vm.claim, d.nodeB)
-	d.screen.ok("The first pod is gone; the second, on %s, keeps the addresses. The neighbour's %d pings were all answered, the slowest in %s.",
-		target.node.name, answers, millis(silence))
+	d.OK("The first pod is gone; the second, on %s, keeps the addresses. The neighbour's %d pings were all answered, the slowest in %s.",
+		target.node.name, answers, show.Millis(silence))
 	d.awaitOwner(ctx, d.vm.claim, target)
 	d.kubectl(ctx, "-n", namespace, "get", "ipamclaims", "-o", claimColumns)
 }
@@ -39,7 +40,7 @@ func (d *demo) playMigration(ctx context.Context) {
 func (d *demo) playStranger(ctx context.Context) {
 	stranger := d.create(ctx, d.nodeA, "stranger", selections{{Name: networkName, Claim: d.vm.claim.name()}})
 	d.refuse(ctx, stranger, d.vm.claim.name(), "VirtualMachine "+machineName)
-	d.screen.ok("A stranger that names the claim is refused, and told why.")
+	d.OK("A stranger that names the claim is refused, and told why.")
 	d.forget(ctx, stranger)
 }
 
@@ -49,7 +50,7 @@ func (d *demo) awaitUsedBy(ctx context.Context, c claimed, nodes ...*node) {
 	for _, n := range nodes {
 		want = append(want, protocol.NodeName(n.name))
 	}
-	d.await(ctx, "the nodes' uses of the claim", func(ctx context.Context) error {
+	d.Await(ctx, "the nodes' uses of the claim", func(ctx context.Context) error {
 		subs, err := d.API.SubLeases(ctx)
 		if err != nil {
 			return err

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/test/demo/show"
 )
 
 // A claimed is a claim and what its status says.
@@ -37,7 +38,7 @@ func (d *demo) claim(ctx context.Context, name string) claimed {
 // awaitClaim waits until a claim is there and its status has addresses.
 func (d *demo) awaitClaim(ctx context.Context, name string) (c claimed) {
 	c.object = &ipamclaims.IPAMClaim{}
-	c.took = d.await(ctx, "the controller allocates the claim's addresses", func(ctx context.Context) error {
+	c.took = d.Await(ctx, "the controller allocates the claim's addresses", func(ctx context.Context) error {
 		seen, out, err := d.API.ReadClaim(ctx, namespace, name)
 		switch {
 		case out == protocol.NotFound:
@@ -76,7 +77,7 @@ func (d *demo) granted(ctx context.Context, c claimed) {
 
 // awaitOwner waits until a claim's status names the pod that holds it.
 func (d *demo) awaitOwner(ctx context.Context, c claimed, p *pod) {
-	d.await(ctx, "the claim's status names its pod", func(ctx context.Context) error {
+	d.Await(ctx, "the claim's status names its pod", func(ctx context.Context) error {
 		var now ipamclaims.IPAMClaim
 		if err := d.Client.Get(ctx, clientKey(c.object), &now); err != nil {
 			return err
@@ -97,29 +98,29 @@ func (d *demo) playClaim(ctx context.Context) {
 	d.postgres = d.claim(ctx, "postgres.lan")
 	d.kubectl(ctx, "-n", namespace, "get", "ipamclaims", "-o", claimColumns)
 	d.granted(ctx, d.postgres)
-	d.screen.ok("%s after it was created, the claim has its addresses, and no pod names it yet.", millis(d.postgres.took))
+	d.OK("%s after it was created, the claim has its addresses, and no pod names it yet.", show.Millis(d.postgres.took))
 	p := d.run(ctx, d.nodeA, "postgres", selections{{Name: networkName, Claim: d.postgres.name(), MAC: postgresMAC}})
-	d.screen.annotation(p.name, p.sel)
+	d.annotation(p.name, p.sel)
 	d.showPods(p)
 	d.check(ctx, d.postgres, p)
-	d.screen.ok("The pod on %s has exactly the claim's addresses.", p.node.name)
+	d.OK("The pod on %s has exactly the claim's addresses.", p.node.name)
 	d.showLeases(ctx)
 	d.pingAll(ctx, d.pods, []*pod{p})
-	d.screen.ok("The other %d pods reach it there.", len(d.pods)-1)
+	d.OK("The other %d pods reach it there.", len(d.pods)-1)
 	d.awaitOwner(ctx, d.postgres, p)
 }
 
 func (d *demo) playMove(ctx context.Context) {
 	old := d.pods[slices.IndexFunc(d.pods, func(p *pod) bool { return p.name == "postgres" })]
-	d.screen.command("kubectl -n %s delete pod %s", namespace, old.name)
+	d.Command("kubectl -n %s delete pod %s", namespace, old.name)
 	d.remove(ctx, old)
 	d.awaitNoUses(ctx)
 	d.granted(ctx, d.postgres)
-	d.screen.ok("The pod is gone, nobody uses the claim, and the claim still has its addresses.")
+	d.OK("The pod is gone, nobody uses the claim, and the claim still has its addresses.")
 	wanted := d.postgres.ips[0]
 	squatter := d.create(ctx, d.nodeB, "squatter", selections{{Name: networkName, IPs: []string{wanted.String()}}})
 	d.refuse(ctx, squatter, wanted.Addr().String(), d.postgres.name())
-	d.screen.ok("Another pod asks for %v by name, and does not get it.", wanted.Addr())
+	d.OK("Another pod asks for %v by name, and does not get it.", wanted.Addr())
 	d.forget(ctx, squatter)
 	p := d.run(ctx, d.nodeB, old.name, old.sel)
 	d.showPods(old, p)
@@ -127,15 +128,15 @@ func (d *demo) playMove(ctx context.Context) {
 		d.Fail("%s is the same pod as before", p.name)
 	}
 	d.check(ctx, d.postgres, p)
-	d.screen.ok("A new pod, with another UID, on %s instead of %s, has the same addresses.", p.node.name, old.node.name)
+	d.OK("A new pod, with another UID, on %s instead of %s, has the same addresses.", p.node.name, old.node.name)
 	d.pingAll(ctx, d.pods, []*pod{p})
-	d.screen.ok("The other %d pods reach it there.", len(d.pods)-1)
+	d.OK("The other %d pods reach it there.", len(d.pods)-1)
 	d.awaitOwner(ctx, d.postgres, p)
 }
 
 // awaitNoUses waits until no node uses a claim.
 func (d *demo) awaitNoUses(ctx context.Context) {
-	d.await(ctx, "the nodes let go of the claims", func(ctx context.Context) error {
+	d.Await(ctx, "the nodes let go of the claims", func(ctx context.Context) error {
 		subs, err := d.API.SubLeases(ctx)
 		if err != nil || len(subs) == 0 {
 			return err

@@ -8,13 +8,13 @@ func (d *demo) playStatic(ctx context.Context) {
 	const wanted = "10.77.200.10/16"
 	ask := selections{{Name: networkName, IPs: []string{wanted}}}
 	printer := d.run(ctx, d.nodeA, "printer", ask)
-	d.screen.annotation(printer.name, printer.sel)
+	d.annotation(printer.name, printer.sel)
 	d.showPods(printer)
 	if len(printer.addrs) != 2 || printer.addrs[0].String() != wanted || !printer.addrs[1].Addr().Is6() {
 		d.Fail("printer has %v; want %s and any IPv6 address", printer.addrs, wanted)
 	}
 	d.pingAll(ctx, d.pods, []*pod{printer})
-	d.screen.ok("The pod has the address that it asked for, and any address of the other family. The other pods reach it.")
+	d.OK("The pod has the address that it asked for, and any address of the other family. The other pods reach it.")
 	for _, refused := range []struct {
 		node      *node
 		name, ip  string
@@ -26,7 +26,7 @@ func (d *demo) playStatic(ctx context.Context) {
 	} {
 		p := d.create(ctx, refused.node, refused.name, selections{{Name: networkName, IPs: []string{refused.ip}}})
 		d.refuse(ctx, p, refused.because...)
-		d.screen.ok("%s", refused.otherwise)
+		d.OK("%s", refused.otherwise)
 		d.forget(ctx, p)
 	}
 }

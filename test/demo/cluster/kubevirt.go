@@ -42,7 +42,7 @@ func (d *demo) newMachine(ctx context.Context) (m machine) {
 // launch runs the machine's only pod, which nobody has run yet, on a node.
 func (d *demo) launch(ctx context.Context, n *node) *pod {
 	var launchers []corev1.Pod
-	d.await(ctx, "KubeVirt makes a pod for the machine", func(ctx context.Context) error {
+	d.Await(ctx, "KubeVirt makes a pod for the machine", func(ctx context.Context) error {
 		var err error
 		launchers, err = kubevirt.Launchers(ctx, d.Client, namespace, machineName)
 		if err == nil && len(launchers) != 1 {
@@ -82,7 +82,7 @@ func (d *demo) schedule(ctx context.Context, n *node, object *corev1.Pod) *pod {
 // when its node lets it.
 func (d *demo) halt(ctx context.Context, p *pod) {
 	d.Must(kubevirt.Halt(ctx, d.Client, namespace, machineName))
-	d.await(ctx, "KubeVirt deletes the machine's pod", func(ctx context.Context) error {
+	d.Await(ctx, "KubeVirt deletes the machine's pod", func(ctx context.Context) error {
 		err := d.Client.Get(ctx, clientKey(p.object), p.object)
 		if err == nil && p.object.DeletionTimestamp == nil {
 			return errors.New(p.name + " is not being deleted")

@@ -68,7 +68,7 @@ func (d *demo) playExplain(ctx context.Context) {
 	for _, name := range []protocol.PoolName{storageName, backupName} {
 		d.awaitOpen(ctx, name)
 	}
-	d.screen.annotation("api.yaml", severalNetworks)
+	d.annotation("api.yaml", severalNetworks)
 	d.explain(ctx, "api.yaml", severalNetworks, 0, "Pod shop/api has 4 attachments",
 		"1. default network pods on interface eth0", "2. network shop/lan on interface net1", "claim "+severalClaim,
 		"3. network shop/storage on interface stor0", "addresses "+severalAddr, "4. network shop/backup on interface net3")
@@ -76,12 +76,12 @@ func (d *demo) playExplain(ctx context.Context) {
 	if !apierrors.IsNotFound(err) {
 		d.Fail("pod %s should not be there yet: %w", severalName, err)
 	}
-	d.screen.ok("The pod would get four interfaces. It does not exist, and nothing has been changed.")
+	d.OK("The pod would get four interfaces. It does not exist, and nothing has been changed.")
 
 	wrong := selections{{Name: backupName, IPs: []string{"10.79.0.9"}}, {Name: "store"}}
-	d.screen.annotation("wrong.yaml", wrong)
+	d.annotation("wrong.yaml", wrong)
 	d.explain(ctx, "wrong.yaml", wrong, 3, "would not be attached", "network shop/backup", "capability ips", "shop/store")
-	d.screen.ok("This one would fail: both faults are named, each with its place and what to do.")
+	d.OK("This one would fail: both faults are named, each with its place and what to do.")
 }
 
 // explain writes a pod's manifest, and shows what kubectl tenure explain says of it,
@@ -120,6 +120,6 @@ spec: {containers: [{name: main, image: demo}]}
 			shown.WriteString(l)
 		}
 	}
-	d.screen.command("kubectl %s | grep -v -e '^%s' -e %s", strings.Join(args, " "), configuration, variable)
-	d.screen.block(shown.String())
+	d.Command("kubectl %s | grep -v -e '^%s' -e %s", strings.Join(args, " "), configuration, variable)
+	d.Block(shown.String())
 }

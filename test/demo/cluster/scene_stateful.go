@@ -22,7 +22,7 @@ var brokersAsk = map[string]string{
 
 func (d *demo) playStateful(ctx context.Context) {
 	set := d.brokers(ctx)
-	d.screen.block(fmt.Sprintf("%s: %s\n%s: %s", workload.AnnotationClaims, networkName, workload.AnnotationRequested, brokersAsk[workload.AnnotationRequested]))
+	d.Block(fmt.Sprintf("%s: %s\n%s: %s", workload.AnnotationClaims, networkName, workload.AnnotationRequested, brokersAsk[workload.AnnotationRequested]))
 	var claims []claimed
 	for i, want := range []string{"10.77.200.20/16", "10.77.200.21/16"} {
 		c := d.awaitClaim(ctx, fmt.Sprintf("broker-%d.%s", i, networkName))
@@ -33,7 +33,7 @@ func (d *demo) playStateful(ctx context.Context) {
 		claims = append(claims, c)
 	}
 	d.kubectl(ctx, "-n", namespace, "get", "ipamclaims", "-o", claimColumns)
-	d.screen.ok("Each pod has a claim already, with the address that was asked for it. No pod runs yet.")
+	d.OK("Each pod has a claim already, with the address that was asked for it. No pod runs yet.")
 
 	first := d.broker(ctx, set, d.nodeA, 0)
 	d.check(ctx, claims[0], first)
@@ -43,13 +43,13 @@ func (d *demo) playStateful(ctx context.Context) {
 	again := d.broker(ctx, set, d.nodeB, 0)
 	d.showPods(again)
 	d.check(ctx, claims[0], again)
-	d.screen.ok("broker-0 names no claim, and has its own on node-a, and after it was deleted, on node-b.")
+	d.OK("broker-0 names no claim, and has its own on node-a, and after it was deleted, on node-b.")
 
 	d.remove(ctx, again)
 	d.awaitUsedBy(ctx, claims[0])
-	d.screen.command("kubectl -n %s delete statefulset broker", namespace)
+	d.Command("kubectl -n %s delete statefulset broker", namespace)
 	d.Must(d.Client.Delete(ctx, set, client.PropagationPolicy(metav1.DeletePropagationBackground)))
-	took := d.await(ctx, "Kubernetes' garbage collector deletes its claims", func(ctx context.Context) error {
+	took := d.Await(ctx, "Kubernetes' garbage collector deletes its claims", func(ctx context.Context) error {
 		for _, c := range claims {
 			if err := d.Client.Get(ctx, clientKey(c.object), c.object); client.IgnoreNotFound(err) != nil {
 				return err
@@ -59,7 +59,7 @@ func (d *demo) playStateful(ctx context.Context) {
 		}
 		return nil
 	})
-	d.screen.ok("It was made so that its claims go with it %s. Else they would be kept, as volumes are.", d.screen.took(took))
+	d.OK("It was made so that its claims go with it %s. Else they would be kept, as volumes are.", d.Took(took))
 }
 
 // brokers makes a StatefulSet of two pods. Nobody here makes the pods but the demo.

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/tenure-ipam/tenure/test/demo/show"
 	"github.com/tenure-ipam/tenure/test/process"
 )
 
@@ -28,7 +29,7 @@ func ping(ctx context.Context, from *pod, to netip.Addr) error {
 // pingAll pings every address of each of to from each of from that has an address
 // of its family.
 func (d *demo) pingAll(ctx context.Context, from, to []*pod) (pings int) {
-	d.during("pings", func() error {
+	d.During("pings", func() error {
 		g, ctx := errgroup.WithContext(ctx)
 		g.SetLimit(8)
 		for _, f := range from {
@@ -75,7 +76,7 @@ func newWatch(ctx context.Context, from *pod, to netip.Addr) *watch {
 			w.answers++
 			w.silence = max(w.silence, time.Since(last))
 			last = time.Now()
-			_ = sleep(ctx, pingEvery) // the next ping sees that ctx has ended
+			_ = show.Sleep(ctx, pingEvery) // the next ping sees that ctx has ended
 		}
 	})
 	return w

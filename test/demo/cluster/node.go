@@ -116,7 +116,7 @@ func (d *demo) startNode(ctx context.Context, bin string, i int) *node {
 	p := fleet.Program{Path: filepath.Join(bin, "tenured"), Kubeconfig: kubeconfig, Exec: func(cmd *exec.Cmd) error { return n.files.Do(cmd.Start) }}
 	n.agent = p.Agent(c, filepath.Join(n.dir, "tenured.log"), "--multi-network")
 	n.agent.Ready = fleet.Ready(c.Listen) // its socket is seen from its own view of the files alone
-	d.step(n.agent.Name+", as its service account", func() error { return n.agent.Start(ctx) })
+	d.Step(n.agent.Name+", as its service account", func() error { return n.agent.Start(ctx) })
 	return n
 }
 
@@ -145,7 +145,7 @@ func (d *demo) makeReady(ctx context.Context) {
 		}
 		d.Must(os.WriteFile(n.etc(podsConf), fmt.Appendf(nil, podsConfig, n.index), 0o600))
 	}
-	d.await(ctx, "the agents install the configuration of tenure-attach", func(context.Context) error {
+	d.Await(ctx, "the agents install the configuration of tenure-attach", func(context.Context) error {
 		for _, n := range nodes {
 			_, err := n.configuration()
 			if errors.Is(err, os.ErrNotExist) {
@@ -157,7 +157,7 @@ func (d *demo) makeReady(ctx context.Context) {
 		}
 		return nil
 	})
-	d.screen.ok("The nodes' default network is there, and so the agents have installed the configuration of the meta-plugin tenure-attach.")
+	d.OK("The nodes' default network is there, and so the agents have installed the configuration of the meta-plugin tenure-attach.")
 }
 
 // configuration returns what the container runtime finds on the node.

@@ -1,4 +1,4 @@
-package main
+package show
 
 import (
 	"strings"
@@ -29,8 +29,8 @@ func TestWrap(t *testing.T) {
 
 func TestTable(t *testing.T) {
 	var out strings.Builder
-	s := &screen{out: &out, width: usualWidth, blank: true}
-	s.table([]string{"POD", "SANDBOX", "NODE"}, []string{"web-1", "3381e862…", "a"}, []string{"w", "x", "b"})
+	s := &Screen{out: &out, width: usualWidth, blank: true}
+	s.Table([]string{"POD", "SANDBOX", "NODE"}, []string{"web-1", "3381e862…", "a"}, []string{"w", "x", "b"})
 	want := `
   POD     SANDBOX     NODE
   web-1   3381e862…   a

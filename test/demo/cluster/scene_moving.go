@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/test/demo/show"
 )
 
 // A network whose addresses are host-local's at first. host-local knows of one node only,
@@ -66,7 +67,7 @@ func (d *demo) startDepot(ctx context.Context) {
 	}
 	m.before = d.look(m.old)
 	d.showDepot(m.old, "host-local")
-	d.screen.ok("%d pods run on the network. host-local's files on the two nodes have their addresses.", len(m.old))
+	d.OK("%d pods run on the network. host-local's files on the two nodes have their addresses.", len(m.old))
 }
 
 // runInDepot runs two pods on each node, on the node's network.
@@ -112,14 +113,14 @@ func (d *demo) showDepot(pods []*pod, ipam string) {
 	for _, p := range pods {
 		rows = append(rows, []string{p.name, p.node.name, p.sel[0].Name, texts(p.addrs), ipam})
 	}
-	d.screen.table(rows...)
+	d.Table(rows...)
 }
 
 // playImport shows what import would do, and has it do it.
 func (d *demo) playImport(ctx context.Context) {
 	d.kubectl(ctx, "tenure", "import", "--from", "host-local")
 	d.depotNames(ctx, "host-local")
-	d.screen.ok("That is the plan: the definitions as they would be. Nothing has been written.")
+	d.OK("That is the plan: the definitions as they would be. Nothing has been written.")
 	d.kubectl(ctx, "tenure", "import", "--from", "host-local", "--apply")
 	d.depotNames(ctx, "tenure")
 	opened, out, err := d.API.ReadPool(ctx, depotName)
@@ -133,7 +134,7 @@ func (d *demo) playImport(ctx context.Context) {
 			d.Fail("kept are %v; want what the old pods have, %v of %s and so on", kept, p.addrs, p.name)
 		}
 	}
-	d.screen.ok("Before the pool was opened, the %d addresses of the old pods were granted to them.", len(kept))
+	d.OK("Before the pool was opened, the %d addresses of the old pods were granted to them.", len(kept))
 }
 
 // depotNames checks which IPAM the definitions of the network name.
@@ -178,15 +179,15 @@ func (d *demo) playFresh(ctx context.Context, watch *watch) {
 		}
 		owner[a] = p.name
 	}
-	d.screen.ok("New pods start on the same networks, and fill them: %d pods have %d addresses, none of them twice.", len(all), len(owner))
+	d.OK("New pods start on the same networks, and fill them: %d pods have %d addresses, none of them twice.", len(all), len(owner))
 	pings := d.pingAll(ctx, all, all)
 	answers, silence := d.end(watch)
 	after := d.look(m.old)
 	if !slices.Equal(after, m.before) {
 		d.Fail("the old pods' interfaces have changed from %v to %v", m.before, after)
 	}
-	d.screen.ok("Old and new pods reach each other: %d pings answered. The old pods' interfaces are as they were. Between two of them %d pings "+
-		"went on all the while, the slowest answered in %s.", pings, answers, millis(silence))
+	d.OK("Old and new pods reach each other: %d pings answered. The old pods' interfaces are as they were. Between two of them %d pings "+
+		"went on all the while, the slowest answered in %s.", pings, answers, show.Millis(silence))
 	d.askWho(ctx, m.old[0])
 }
 
@@ -197,9 +198,9 @@ func (d *demo) askWho(ctx context.Context, p *pod) {
 	if code != 0 || !strings.Contains(text, "pod "+namespace+"/"+p.name+" ") {
 		d.Fail("kubectl tenure who %s exits with %d; want pod %s: %s", addr, code, p.name, text)
 	}
-	d.screen.command("kubectl tenure who %s", addr)
-	d.screen.block(text)
-	d.screen.ok("Tenure knows which pod has %s, although it has not given it.", addr)
+	d.Command("kubectl tenure who %s", addr)
+	d.Block(text)
+	d.OK("Tenure knows which pod has %s, although it has not given it.", addr)
 }
 
 // playOldEnd ends all pods of the network.
@@ -210,7 +211,7 @@ func (d *demo) playOldEnd(ctx context.Context) {
 	for _, p := range all {
 		names = append(names, p.name)
 	}
-	d.screen.command("kubectl -n %s delete pod %s", namespace, strings.Join(names, " "))
+	d.Command("kubectl -n %s delete pod %s", namespace, strings.Join(names, " "))
 	for _, p := range all {
 		d.remove(ctx, p)
 	}
@@ -221,6 +222,6 @@ func (d *demo) playOldEnd(ctx context.Context) {
 			d.Fail("host-local of %s still has %v", n.name, given)
 		}
 	}
-	d.screen.ok("The DELs of the old pods went to host-local, which has no address given out any more. Tenure frees what it has kept when two " +
+	d.OK("The DELs of the old pods went to host-local, which has no address given out any more. Tenure frees what it has kept when two " +
 		"looks, ten seconds apart, have seen that the pods are gone: see the last scene.")
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/test/cninet"
+	"github.com/tenure-ipam/tenure/test/demo/show"
 	"github.com/tenure-ipam/tenure/test/process"
 )
 
@@ -122,7 +123,7 @@ func (d *demo) reportRunning(ctx context.Context, p *pod) {
 // awaitStatus waits until the pod's network status tells what is in its network
 // namespace.
 func (d *demo) awaitStatus(ctx context.Context, p *pod) {
-	d.await(ctx, "the agent writes the network status of "+p.name, func(ctx context.Context) error {
+	d.Await(ctx, "the agent writes the network status of "+p.name, func(ctx context.Context) error {
 		if err := d.Client.Get(ctx, clientKey(p.object), p.object); err != nil {
 			return err
 		}
@@ -200,7 +201,7 @@ func (d *demo) attach(ctx context.Context, p *pod) (err error) {
 		return err
 	}
 	var answered []netip.Prefix
-	p.added, err = d.screen.during("ADD of "+p.name, func(func(string)) error {
+	p.added, err = d.While("ADD of "+p.name, func(func(string)) error {
 		result, err := p.node.cni.Add(ctx, config, p.attachment())
 		if err == nil {
 			answered = cninet.Addresses(result)
@@ -222,7 +223,7 @@ func (d *demo) attach(ctx context.Context, p *pod) (err error) {
 	}
 	p.served = "?"
 	if took, ok := p.node.tookIn(p.sandbox); ok {
-		p.served = millis(took)
+		p.served = show.Millis(took)
 	}
 	d.pods = append(d.pods, p)
 	return nil
@@ -232,7 +233,7 @@ func (d *demo) attach(ctx context.Context, p *pod) (err error) {
 func (d *demo) verify(ctx context.Context, p *pod) {
 	config, err := p.node.configuration()
 	d.Must(err)
-	d.during("CHECK of "+p.name, func() error { return p.node.cni.Check(ctx, config, p.attachment()) })
+	d.During("CHECK of "+p.name, func() error { return p.node.cni.Check(ctx, config, p.attachment()) })
 }
 
 func (d *demo) tearDown(ctx context.Context, p *pod, config string) error {
@@ -249,7 +250,7 @@ func (d *demo) remove(ctx context.Context, p *pod) {
 	d.Must(client.IgnoreNotFound(d.Client.Delete(ctx, p.object)))
 	config, err := p.node.configuration()
 	d.Must(err)
-	d.during("DEL of "+p.name, func() error { return d.tearDown(ctx, p, config) })
+	d.During("DEL of "+p.name, func() error { return d.tearDown(ctx, p, config) })
 	d.pods = slices.DeleteFunc(d.pods, func(o *pod) bool { return o == p })
 	d.forget(ctx, p)
 }
@@ -275,7 +276,7 @@ func (d *demo) refuse(ctx context.Context, p *pod, because ...string) {
 			d.Fail("%s is refused, but the reason does not mention %q: %w", p.name, word, why)
 		}
 	}
-	d.screen.refused(p.name, fmt.Sprintf("%s (CNI code %d)", why, why.Code))
+	d.Refused(p.name, fmt.Sprintf("%s (CNI code %d)", why, why.Code))
 }
 
 func random(n int) []byte {
@@ -288,9 +289,9 @@ func random(n int) []byte {
 func (d *demo) showPods(pods ...*pod) {
 	rows := [][]string{{"POD", "NODE", "ADDRESSES", "ADD", "OF WHICH TENURED"}}
 	for _, p := range pods {
-		rows = append(rows, []string{p.name, p.node.name, texts(p.addrs), millis(p.added), p.served})
+		rows = append(rows, []string{p.name, p.node.name, texts(p.addrs), show.Millis(p.added), p.served})
 	}
-	d.screen.table(rows...)
+	d.Table(rows...)
 }
 
 func texts[T fmt.Stringer](list []T) string {
@@ -299,4 +300,12 @@ func texts[T fmt.Stringer](list []T) string {
 		all[i] = x.String()
 	}
 	return strings.Join(all, "  ")
+}
+
+// annotation shows what somebody's pod selects.
+func (d *demo) annotation(whose string, sel selections) {
+	d.Does(whose+"'s annotation", "%s", npwg.AnnotationNetworks)
+	for l := range strings.Lines(strings.ReplaceAll(sel.String(), "},{", "},\n {")) {
+		d.Item(l)
+	}
 }

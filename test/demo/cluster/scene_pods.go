@@ -20,7 +20,7 @@ func (d *demo) playOrdinary(ctx context.Context) {
 	}
 	// For the next scene: its agent should have heard of it by then.
 	d.waiting = d.create(ctx, d.nodeA, "web-7", onNetwork)
-	d.screen.does("container runtimes", "ADD for each pod, by libcni: tenure-attach runs bridge, which runs tenure")
+	d.Does("container runtimes", "ADD for each pod, by libcni: tenure-attach runs bridge, which runs tenure")
 	d.showPods(d.pods...)
 	owner := map[netip.Addr]string{}
 	for _, p := range d.pods {
@@ -31,9 +31,9 @@ func (d *demo) playOrdinary(ctx context.Context) {
 			owner[a.Addr()] = p.name
 		}
 	}
-	d.screen.ok("%d pods on two nodes have %d addresses, none of them twice.", len(d.pods), len(owner))
+	d.OK("%d pods on two nodes have %d addresses, none of them twice.", len(d.pods), len(owner))
 	pings := d.pingAll(ctx, d.pods, d.pods)
-	d.screen.ok("Every pod reaches every other, by IPv4 and by IPv6: %d pings answered.", pings)
+	d.OK("Every pod reaches every other, by IPv4 and by IPv6: %d pings answered.", pings)
 	d.showLeases(ctx)
 }
 
@@ -46,7 +46,7 @@ func (d *demo) showLeases(ctx context.Context) {
 			inUse[p.node.name] += int32(len(p.addrs))
 		}
 	}
-	d.await(ctx, "the agents publish, for people, what they use", func(ctx context.Context) error {
+	d.Await(ctx, "the agents publish, for people, what they use", func(ctx context.Context) error {
 		used, err := d.published(ctx)
 		if err != nil {
 			return err
@@ -74,7 +74,7 @@ func (d *demo) showPool(ctx context.Context, claims ...claimed) {
 	for _, c := range claims {
 		claimed += len(c.ips)
 	}
-	d.await(ctx, "the controller counts", func(ctx context.Context) error {
+	d.Await(ctx, "the controller counts", func(ctx context.Context) error {
 		var pool v1alpha1.IPPool
 		if err := d.Client.Get(ctx, client.ObjectKey{Name: poolName}, &pool); err != nil {
 			return err
@@ -129,11 +129,11 @@ func (d *demo) playFrozen(ctx context.Context) {
 func (d *demo) playAddWhileFrozen(ctx context.Context) {
 	d.Must(d.PauseAPIServer())
 	defer func() { d.Must(d.ResumeAPIServer()) }()
-	d.screen.command("kill -STOP $(pidof kube-apiserver)")
+	d.Command("kill -STOP $(pidof kube-apiserver)")
 	d.Must(d.attach(ctx, d.waiting))
 	d.showPods(d.waiting)
 	d.pingAll(ctx, []*pod{d.waiting}, d.pods)
-	d.screen.ok("%s got its addresses, and reaches the other %d pods, without the API server.", d.waiting.name, len(d.pods)-1)
+	d.OK("%s got its addresses, and reaches the other %d pods, without the API server.", d.waiting.name, len(d.pods)-1)
 }
 
 // grants returns which addresses are granted to claims, by the claim's name.

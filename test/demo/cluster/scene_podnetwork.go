@@ -35,7 +35,7 @@ func (d *demo) playPodNetwork(ctx context.Context) {
 	d.Must(d.Client.Create(ctx, network))
 	d.awaitReady(ctx, network, false)
 	d.kubectl(ctx, "get", "podnetwork", officeName, "-o", `jsonpath={.status.conditions[?(@.type=="ParamsReady")].message}`)
-	d.screen.ok("PodNetwork %s is not Ready: its InterfaceParameters are not there.", officeName)
+	d.OK("PodNetwork %s is not Ready: its InterfaceParameters are not there.", officeName)
 	d.Must(d.Client.Create(ctx, params))
 	d.awaitReady(ctx, network, true)
 	d.kubectl(ctx, "get", "podnetworks")
@@ -46,11 +46,11 @@ func (d *demo) playPodNetwork(ctx context.Context) {
 		o.Annotations[podnetwork.AnnotationNetworks] = officeList
 	})
 	d.start(ctx, p)
-	d.screen.block(fmt.Sprintf("%s: %s\n%s: %s", podnetwork.AnnotationNetworks, officeList, podnetwork.AnnotationIPs, p.object.Annotations[podnetwork.AnnotationIPs]))
+	d.Block(fmt.Sprintf("%s: %s\n%s: %s", podnetwork.AnnotationNetworks, officeList, podnetwork.AnnotationIPs, p.object.Annotations[podnetwork.AnnotationIPs]))
 	d.pingAll(ctx, []*pod{d.pods[0]}, []*pod{p})
-	d.screen.ok("visitor has addresses of PodNetwork %s, without CNI JSON by anybody.", officeName)
+	d.OK("visitor has addresses of PodNetwork %s, without CNI JSON by anybody.", officeName)
 
-	d.screen.command("kubectl delete podnetwork %s --wait=false", officeName)
+	d.Command("kubectl delete podnetwork %s --wait=false", officeName)
 	d.Must(d.Client.Delete(ctx, network))
 	late := d.create(ctx, d.nodeB, "late", sel, func(o *corev1.Pod) {
 		delete(o.Annotations, npwg.AnnotationNetworks)
@@ -58,10 +58,10 @@ func (d *demo) playPodNetwork(ctx context.Context) {
 	})
 	d.refuse(ctx, late, "PodNetwork office is being deleted")
 	d.Must(d.Client.Get(ctx, clientKey(network), network))
-	d.screen.ok("The network is deleted, and stays as long as a pod lists it. It takes no new ones.")
+	d.OK("The network is deleted, and stays as long as a pod lists it. It takes no new ones.")
 	d.remove(ctx, p)
 	d.forget(ctx, late)
-	took := d.await(ctx, "the PodNetwork is gone", func(ctx context.Context) error {
+	took := d.Await(ctx, "the PodNetwork is gone", func(ctx context.Context) error {
 		err := d.Client.Get(ctx, clientKey(network), network)
 		if err == nil {
 			return errors.New("it is there")
@@ -71,7 +71,7 @@ func (d *demo) playPodNetwork(ctx context.Context) {
 		}
 		return err
 	})
-	d.screen.ok("Without pods it is gone %s.", d.screen.took(took))
+	d.OK("Without pods it is gone %s.", d.Took(took))
 	d.Must(d.Client.Delete(ctx, params))
 }
 
@@ -81,7 +81,7 @@ func (d *demo) awaitReady(ctx context.Context, network *v1alpha1.PodNetwork, rea
 	if ready {
 		want = metav1.ConditionTrue
 	}
-	d.await(ctx, "the controller looks at the PodNetwork", func(ctx context.Context) error {
+	d.Await(ctx, "the controller looks at the PodNetwork", func(ctx context.Context) error {
 		if err := d.Client.Get(ctx, clientKey(network), network); err != nil {
 			return err
 		}

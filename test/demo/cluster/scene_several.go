@@ -19,6 +19,7 @@ import (
 	attachjournal "github.com/tenure-ipam/tenure/attach/journal"
 	"github.com/tenure-ipam/tenure/ipam/delqueue"
 	"github.com/tenure-ipam/tenure/test/cninet"
+	"github.com/tenure-ipam/tenure/test/demo/show"
 )
 
 // several is the pod with several networks, its neighbour on the other node, its
@@ -34,17 +35,17 @@ func (d *demo) playSeveral(ctx context.Context) {
 	s.claim = d.claim(ctx, severalClaim)
 	s.before = d.interfaces(d.nodeA.host)
 	s.pod = d.run(ctx, d.nodeA, severalName, severalNetworks)
-	d.screen.does("a person", "creates the claim %s, and then the pod of api.yaml", severalClaim)
+	d.Does("a person", "creates the claim %s, and then the pod of api.yaml", severalClaim)
 	d.showInterfaces(s.pod)
 	d.check(ctx, s.claim, s.pod)
 	d.checkOthers(s.pod)
-	d.screen.ok("One call of %s, %s of it the agent's: net1 has the claim's addresses, %s the one that was asked for, net3 one of its pool's.",
-		millis(s.pod.added), s.pod.served, severalIf)
+	d.OK("One call of %s, %s of it the agent's: net1 has the claim's addresses, %s the one that was asked for, net3 one of its pool's.",
+		show.Millis(s.pod.added), s.pod.served, severalIf)
 	d.showStatus(s.pod)
-	d.screen.ok("The status annotation says what is in the pod's network namespace.")
+	d.OK("The status annotation says what is in the pod's network namespace.")
 	s.neighbour = d.run(ctx, d.nodeB, "client", selections{{Name: networkName}, {Name: storageName, Interface: severalIf}, {Name: backupName}})
 	pings := d.pingNetworks(ctx, s.neighbour, s.pod)
-	d.screen.ok("A pod on the other node reaches it on every one of the three networks: %d pings answered.", pings)
+	d.OK("A pod on the other node reaches it on every one of the three networks: %d pings answered.", pings)
 }
 
 // checkOthers checks the addresses of the pod's networks without a claim.
@@ -80,29 +81,24 @@ func (d *demo) showInterfaces(p *pod) {
 	if len(rows) != 2+len(p.sel) {
 		d.Fail("%s has the interfaces %v; want %d and the loopback", p.name, names, 1+len(p.sel))
 	}
-	d.screen.table(rows...)
+	d.Table(rows...)
 }
 
 // showStatus shows a pod's network status, which awaitStatus has compared.
 func (d *demo) showStatus(p *pod) {
 	var list []json.RawMessage
 	d.Must(json.Unmarshal([]byte(p.object.Annotations[npwg.AnnotationStatus]), &list))
-	d.screen.does(p.name+"'s annotation", "%s", npwg.AnnotationStatus)
+	d.Does(p.name+"'s annotation", "%s", npwg.AnnotationStatus)
 	for _, element := range list {
-		for i, l := range wrap(strings.ReplaceAll(string(element), `,"`, `, "`), d.screen.width-3*len(margin)) {
-			if i > 0 {
-				l = margin + l
-			}
-			d.screen.line(margin + margin + l)
-		}
+		d.Item(strings.ReplaceAll(string(element), `,"`, `, "`))
 	}
-	d.screen.gap()
+	d.Gap()
 }
 
 // pingNetworks pings, from a pod, what another has on each network that both select
 // at the same place.
 func (d *demo) pingNetworks(ctx context.Context, from, to *pod) (pings int) {
-	d.during("pings", func() error {
+	d.During("pings", func() error {
 		for i := range to.sel {
 			addrs, err := to.ns.Addrs(to.sel.ifName(i))
 			if err != nil {
@@ -124,20 +120,20 @@ func (d *demo) playAlone(ctx context.Context) {
 	s, n := &d.networks, d.nodeA
 	d.remove(ctx, s.neighbour)
 	d.showAttached(n, s.pod)
-	d.screen.command("kubectl -n %s delete network-attachment-definition %s %s", namespace, storageName, backupName)
+	d.Command("kubectl -n %s delete network-attachment-definition %s %s", namespace, storageName, backupName)
 	for _, name := range []string{storageName, backupName} {
 		d.Must(d.Client.Delete(ctx, &nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}))
 	}
-	d.screen.command("kubectl -n %s delete pod %s --force", namespace, s.pod.name)
+	d.Command("kubectl -n %s delete pod %s --force", namespace, s.pod.name)
 	d.forget(ctx, s.pod)
-	d.screen.command("pkill -KILL -f 'tenured --node=%s'", n.name)
+	d.Command("pkill -KILL -f 'tenured --node=%s'", n.name)
 	d.Must(n.agent.Kill())
 	d.playDelAlone(ctx)
-	d.step("tenured on "+n.name+", started again", func() error { return n.agent.Start(ctx) })
+	d.Step("tenured on "+n.name+", started again", func() error { return n.agent.Start(ctx) })
 	d.awaitFreed(ctx, n, s.pod)
 	d.awaitUsedBy(ctx, s.claim)
 	d.granted(ctx, s.claim)
-	d.screen.ok("The agent has applied them. The addresses are free again; the claim, which nobody uses, still has its own.")
+	d.OK("The agent has applied them. The addresses are free again; the claim, which nobody uses, still has its own.")
 	d.Must(d.Client.Delete(ctx, s.claim.object))
 }
 
@@ -145,24 +141,24 @@ func (d *demo) playAlone(ctx context.Context) {
 func (d *demo) playDelAlone(ctx context.Context) {
 	d.Must(d.PauseAPIServer())
 	defer func() { d.Must(d.ResumeAPIServer()) }()
-	d.screen.command("kill -STOP $(pidof kube-apiserver)")
+	d.Command("kill -STOP $(pidof kube-apiserver)")
 	s, n := &d.networks, d.nodeA
 	config, err := n.configuration()
 	d.Must(err)
-	took := d.during("DEL of "+s.pod.name, func() error { return n.cni.Del(ctx, config, s.pod.attachment()) })
+	took := d.During("DEL of "+s.pod.name, func() error { return n.cni.Del(ctx, config, s.pod.attachment()) })
 	inside, host := d.interfaces(s.pod.ns), d.interfaces(n.host)
 	if !slices.Equal(inside, []string{"lo"}) || !slices.Equal(host, s.before) {
 		d.Fail("after DEL %s has the interfaces %v, and %s has %v; want lo, and %v as before", s.pod.name, inside, n.name, host, s.before)
 	}
 	d.Must(n.attachedLeft(s.pod.sandbox))
-	d.screen.ok("DEL took %s, and left nothing: no interface in the pod or on the host, no journal, no address of the default network.", millis(took))
+	d.OK("DEL took %s, and left nothing: no interface in the pod or on the host, no journal, no address of the default network.", show.Millis(took))
 	d.showJournal(n, s.pod)
 	waiting, _, err := delqueue.List(n.journal())
 	d.Must(err)
 	if len(waiting) != len(s.pod.sel) {
 		d.Fail("%d DELs wait for the agent; want %d", len(waiting), len(s.pod.sel))
 	}
-	d.screen.ok("Tenure's own addresses wait on disk for the agent: %d DELs.", len(waiting))
+	d.OK("Tenure's own addresses wait on disk for the agent: %d DELs.", len(waiting))
 	d.pods = slices.DeleteFunc(d.pods, func(p *pod) bool { return p == s.pod })
 	d.Must(s.pod.ns.Delete())
 }
@@ -179,7 +175,7 @@ func (d *demo) showAttached(n *node, p *pod) {
 	for _, step := range slices.Backward(entries[i].Plan.Steps) {
 		rows = append(rows, []string{p.sandbox[:12] + "…", step.Name, step.IfName})
 	}
-	d.screen.table(rows...)
+	d.Table(rows...)
 }
 
 // attached is the state of the node's meta-plugin.
