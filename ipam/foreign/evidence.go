@@ -45,8 +45,9 @@ type Evidence struct {
 	claims    []claim           // by address, the best proof first
 	// strays are the addresses of which the other IPAM has records of pods that nobody knows.
 	strays []netip.Addr
-	// given is what the nodes say that Tenure has given.
-	given map[sighted]bool
+	// given is what the nodes say that Tenure has given, and runs, without an address, which pods
+	// they say run.
+	given, runs map[sighted]bool
 	// has are the addresses that are kept for a pod, or that it is said to have, and refused says
 	// of which nodes not all that they say counts, and why.
 	has     map[named]map[netip.Addr]bool
@@ -95,7 +96,7 @@ const (
 func Gather(f Facts) *Evidence {
 	e := &Evidence{
 		Facts: f, pods: map[protocol.UID]*Pod{}, byName: map[string]*Pod{}, serves: map[protocol.UID][]podUse{},
-		known: map[string]*Definition{}, selecting: map[string][]*Pod{}, given: map[sighted]bool{}, weighed: map[protocol.PoolName]*weighing{},
+		known: map[string]*Definition{}, selecting: map[string][]*Pod{}, given: map[sighted]bool{}, runs: map[sighted]bool{}, weighed: map[protocol.PoolName]*weighing{},
 		has: map[named]map[netip.Addr]bool{}, refused: map[protocol.NodeName]string{},
 	}
 	for _, b := range f.Kept {
@@ -182,7 +183,13 @@ func (e *Evidence) report(node protocol.NodeName, r protocol.Report, kept []Bar)
 			strays[uid] = true
 		}
 	}
+	for _, uid := range r.Running {
+		e.runs[sighted{node: node, pod: uid}] = true
+	}
 	for _, s := range r.Has {
+		if s.Pod.UID == "" {
+			e.runs[sighted{node: node, name: s.Pod.String()}] = true
+		}
 		if s.IPAM == Type {
 			at := sighted{node: node, addr: s.Addr, pod: s.Pod.UID}
 			if s.Pod.UID == "" {

@@ -267,9 +267,7 @@ func (w *weighing) believed(c claim) bool {
 		case !answered, partly != "" && !w.TrustStatus:
 			return false
 		case partly != "", len(r.Running) == 0: // of no pod at all: its runtime tells nothing
-		case !slices.Contains(r.Running, c.pod.uid()) && !slices.ContainsFunc(r.Has, func(s protocol.Sighting) bool {
-			return s.Pod.UID == "" && s.Pod.String() == c.pod.String()
-		}):
+		case !w.runs[sighted{node: c.pod.Node, pod: c.pod.uid()}] && !w.runs[sighted{node: c.pod.Node, name: c.pod.String()}]:
 			return false
 		}
 	}

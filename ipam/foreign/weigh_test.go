@@ -677,3 +677,37 @@ func TestOthers(t *testing.T) {
 		}
 	}
 }
+
+// TestLongReportOfManyPods: what a node says is gone over once, and not for each address that a pod
+// of the node shows.
+func TestLongReportOfManyPods(t *testing.T) {
+	shape, err := poolspec.ParsePool(poolspec.PoolText{Ranges: []poolspec.RangeText{{CIDR: "10.0.0.0/16"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := Pool{Name: "lan", Object: protocol.Pool{Bits4: 28}, Whole: shape, New: shape.Usable()}
+	f := Facts{Now: now, Definitions: []Definition{theirs}, Agents: map[protocol.NodeName]bool{"n1": true}}
+	a := netip.MustParseAddr("10.0.1.1")
+	for i := range 500 {
+		shows := pod(fmt.Sprint("p", i), "ns/theirs", "10.0.0.1")
+		shows.Shows[0].Addrs = nil
+		for range mostShown {
+			shows.Shows[0].Addrs, a = append(shows.Shows[0].Addrs, a), a.Next()
+		}
+		f.Pods = append(f.Pods, shows)
+	}
+	report := protocol.Report{Running: []protocol.UID{"x"}}
+	for i := range 60_000 {
+		report.Has = append(report.Has, protocol.Sighting{
+			Addr: netip.AddrFrom4([4]byte{11, 1, byte(i >> 8), byte(i)}), Pod: protocol.PodRef{Namespace: "ns", Name: "other"}, Sandbox: "s", IPAM: Type,
+		})
+	}
+	f.Reports = map[protocol.NodeName]protocol.Report{"n1": report}
+	begun := time.Now()
+	if keep, _, _ := weighed(p, f); len(keep) > 0 {
+		t.Errorf("%d addresses are kept for pods that do not run", len(keep))
+	}
+	if took := time.Since(begun); took > 3*time.Second {
+		t.Errorf("it takes %v", took)
+	}
+}
