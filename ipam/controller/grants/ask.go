@@ -48,17 +48,17 @@ type Source struct {
 }
 
 // key returns what tells a from the asks of others. A claim, a request and a reservation have one
-// ask each. A pod of another IPAM has one for each address that is kept for it: an address that
-// cannot be had must not hold up the others.
+// ask each. A pod of another IPAM has one for each address of a pool that is kept for it: an
+// address that cannot be had must not hold up the others.
 func (a Ask) key() protocol.UID {
 	if !a.bars() {
 		return a.To.UID
 	}
-	return barKey(a.To.UID, a.From[0].Addr)
+	return barKey(a.From[0].Pool, a.To.UID, a.From[0].Addr)
 }
 
-func barKey(pod protocol.UID, addr netip.Addr) protocol.UID {
-	return pod + " " + protocol.UID(addr.String())
+func barKey(pool protocol.PoolName, pod protocol.UID, addr netip.Addr) protocol.UID {
+	return protocol.UID(string(pool) + " " + string(pod) + " " + addr.String())
 }
 
 // bars reports whether a asks to keep an address for a pod that has it already, by

@@ -328,7 +328,7 @@ func (r *round) obstacles() map[protocol.UID]*write {
 		}
 		for _, e := range wr.edits {
 			if e.verb == add {
-				found[Ask{To: e.grant.To, From: []Source{{Addr: e.grant.Addr}}}.key()] = wr
+				found[Ask{To: e.grant.To, From: []Source{{Pool: wr.pool.name, Addr: e.grant.Addr}}}.key()] = wr
 			}
 		}
 	}

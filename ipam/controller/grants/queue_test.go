@@ -2,6 +2,7 @@ package grants
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -186,6 +188,34 @@ func TestAskOfAnEarlierClaim(t *testing.T) {
 	b.Withdraw(second.To.UID)
 	if len(b.queue.byName) > 0 || len(b.queue.asks) > 0 {
 		t.Errorf("%v and %v are left", b.queue.byName, b.queue.asks)
+	}
+}
+
+// A pod may have the same address in two pools, by networks that are of two segments: neither is in
+// the way of the other.
+func TestOneAddressOfTwoPools(t *testing.T) {
+	b := NewBook(time.Now)
+	bar := func(pool protocol.PoolName) Ask {
+		return Ask{
+			To:   protocol.Grantee{Kind: protocol.GranteePod, UID: "p", Namespace: "ns", Name: "p", Node: "n1"},
+			From: []Source{{Pool: pool, Addr: netip.MustParseAddr("10.0.0.5"), Families: []allocator.Family{allocator.IPv4}}},
+		}
+	}
+	for range 2 {
+		b.Ask(bar("a"), never)
+		b.Ask(bar("b"), never)
+	}
+	var tried []protocol.PoolName
+	for _, w := range b.take(10, time.Now()) {
+		tried = append(tried, w.ask.From[0].Pool)
+		b.park(w)
+	}
+	if want := []protocol.PoolName{"a", "b"}; !slices.Equal(tried, want) {
+		t.Errorf("tried are %v; want %v", tried, want)
+	}
+	b.Withdraw(bar("b").key())
+	if b.queue.asks[bar("a").key()] == nil || b.queue.asks[bar("b").key()] != nil {
+		t.Error("of b is withdrawn what is asked of a")
 	}
 }
 

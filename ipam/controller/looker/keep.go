@@ -83,7 +83,7 @@ func (t *look) contest(p *pool, b *foreign.Bar) {
 // withdraw takes an ask back, if it is one.
 func (l *Looker) withdraw(at place, ask grants.Ask) {
 	if ask.To.UID != "" {
-		l.Broker.WithdrawBar(ask.To.UID, at.addr)
+		l.Broker.WithdrawBar(at.pool, ask.To.UID, at.addr)
 	}
 }
 
@@ -172,7 +172,7 @@ func (t *look) freeEnded(ctx context.Context) error {
 	}
 	freed = slices.DeleteFunc(freed, func(h grants.Held) (passedOn bool) {
 		at := place{h.Pool, h.Grant.Addr}
-		t.Broker.WithdrawBar(h.Grant.To.UID, h.Grant.Addr)
+		t.Broker.WithdrawBar(h.Pool, h.Grant.To.UID, h.Grant.Addr)
 		ask, asked := t.asking[at]
 		if asked && ask.To != h.Grant.To {
 			ask.Pod = h.Grant.To

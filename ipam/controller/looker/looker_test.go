@@ -178,8 +178,10 @@ func (c *cluster) Ask(a grants.Ask) grants.Answer {
 	return c.gives(a)
 }
 
-func (c *cluster) WithdrawBar(_ protocol.UID, addr netip.Addr) { delete(c.asks, addr) }
-func (c *cluster) Kept() []grants.Held                         { return c.kept }
+func (c *cluster) WithdrawBar(_ protocol.PoolName, _ protocol.UID, addr netip.Addr) {
+	delete(c.asks, addr)
+}
+func (c *cluster) Kept() []grants.Held { return c.kept }
 func (c *cluster) MayFree(context.Context, []grants.Held) (bool, error) {
 	return c.stuck == nil, c.stuck
 }
