@@ -39,13 +39,17 @@ func (a *API) ReadNamespaceMetadata(ctx context.Context, name string) (*metav1.P
 	return obj, out, err
 }
 
-// AnnotatePod sets annotations of the pod that has this UID, and leaves alone whatever
-// else others write. It goes through the pod's status, whose writers cannot change what
-// the pod runs. Conflict means that the pod of that name is another one.
+// AnnotatePod sets annotations of the pod that has this UID, takes off those whose text is empty,
+// and leaves alone whatever else others write. It goes through the pod's status, whose writers
+// cannot change what the pod runs. Conflict means that the pod of that name is another one.
 func (a *API) AnnotatePod(ctx context.Context, key client.ObjectKey, uid protocol.UID, annotations map[string]string) (protocol.Outcome, error) {
-	patch, err := SwapPatch(protocol.Meta{Name: key.String(), UID: uid}, map[string]any{
-		"metadata": map[string]any{"annotations": annotations},
-	})
+	texts := map[string]any{}
+	for name, text := range annotations {
+		if texts[name] = text; text == "" {
+			texts[name] = nil
+		}
+	}
+	patch, err := SwapPatch(protocol.Meta{Name: key.String(), UID: uid}, map[string]any{"metadata": map[string]any{"annotations": texts}})
 	if err != nil {
 		return protocol.Refused, err
 	}

@@ -73,11 +73,12 @@ func TestStatusSurvivesAnOutageAndARestart(t *testing.T) {
 	fleet.Eventually(t, minute, func() error { return settled(n) })
 }
 
-// A status that has no room among the pod's annotations is given up, and the pod is told.
+// A status that has no room among the pod's annotations is given up, the pod is told, and the
+// status that it had is taken off.
 func TestStatusWithoutRoom(t *testing.T) {
 	ns := newNamespace(t, nil)
 	pod := newPod(t, ns, "p", "roomless")
-	patch(t, pod.DeepCopy(), fmt.Sprintf(`{"metadata":{"annotations":{"example.org/much":%q}}}`, strings.Repeat("x", 200<<10)))
+	patch(t, pod.DeepCopy(), fmt.Sprintf(`{"metadata":{"annotations":{"example.org/much":%q,%q:"[0]"}}}`, strings.Repeat("x", 200<<10), statusKey))
 	n := node(t, "roomless")
 	report(t, n, facts.Report{Pod: refOf(pod), Status: fmt.Appendf(nil, `[%q]`, strings.Repeat("y", 100<<10))})
 	fleet.Eventually(t, minute, func() error {
@@ -88,6 +89,7 @@ func TestStatusWithoutRoom(t *testing.T) {
 		return err
 	})
 	fleet.Eventually(t, minute, func() error { return settled(n) })
+	awaitStatus(t, pod, "")
 	report(t, n, facts.Report{Pod: refOf(pod), Status: []byte(`[1]`)})
 	awaitStatus(t, pod, `[1]`)
 }

@@ -57,9 +57,9 @@ type Pods interface {
 	Cached(namespace, name string) (Pod, bool)
 	// ReadPod reads a pod live.
 	ReadPod(ctx context.Context, namespace, name string) (Pod, protocol.Outcome, error)
-	// Annotate sets annotations of the pod that has this UID in the API, and touches nothing
-	// else. Conflict means that the pod of that name is another one. An error that is ErrTooLarge
-	// means that the pod has no room for them.
+	// Annotate sets annotations of the pod that has this UID in the API, takes off those whose
+	// text is empty, and touches nothing else. Conflict means that the pod of that name is another
+	// one. An error that is ErrTooLarge means that the pod has no room for them.
 	Annotate(ctx context.Context, pod protocol.PodRef, annotations map[string]string) (protocol.Outcome, error)
 }
 

@@ -315,6 +315,11 @@ func (o *outbox) send(ctx context.Context, s status, live bool) (uid protocol.UI
 		out, err = o.pods.Annotate(ctx, protocol.PodRef{Namespace: p.Namespace, Name: p.Name, UID: p.UID}, s.annotations())
 	}
 	if errors.Is(err, ErrTooLarge) {
+		// What stands there tells of an earlier sandbox, or came with the pod.
+		none := map[string]string{npwg.AnnotationStatus: "", podnetwork.AnnotationIPs: ""}
+		if out, err := o.pods.Annotate(ctx, protocol.PodRef{Namespace: p.Namespace, Name: p.Name, UID: p.UID}, none); out != protocol.Done {
+			return "", false, err
+		}
 		o.metrics.statusWritten("too_large")
 		o.metrics.warned(ReasonStatusTooLarge)
 		o.warn(protocol.PodRef{Namespace: p.Namespace, Name: p.Name, UID: p.UID}, ReasonStatusTooLarge, fmt.Sprintf(
