@@ -34,7 +34,7 @@ func (a *Agent) add(ctx context.Context, req agentapi.Request) (*agentapi.Result
 	if err != nil {
 		return nil, err
 	}
-	a.sayIgnored(ctx, conf)
+	a.logIgnored(ctx, conf)
 	key := store.Key{Network: conf.Name, ContainerID: req.ContainerID, IfName: req.IfName}
 	unlock, err := a.attachments.keys.Lock(ctx, a.sched, key)
 	if err != nil {
@@ -64,13 +64,13 @@ func (a *Agent) add(ctx context.Context, req agentapi.Request) (*agentapi.Result
 	if err != nil {
 		return nil, err
 	}
-	a.blocks.touch(att)
+	a.blocks.scheduleUpkeep(att)
 	return a.result(conf, att)
 }
 
-// sayIgnored logs, once for each network, the keys of its configuration that have
+// logIgnored logs, once for each network, the keys of its configuration that have
 // no effect.
-func (a *Agent) sayIgnored(ctx context.Context, conf *poolspec.Config) {
+func (a *Agent) logIgnored(ctx context.Context, conf *poolspec.Config) {
 	if len(conf.Ignored) == 0 {
 		return
 	}
@@ -112,7 +112,7 @@ func (a *Agent) hold(ctx context.Context, add *addCall) (store.Attachment, error
 		finished := a.blocks.finished.Load()
 		att, err := a.commit(ctx, add)
 		if unsaid, ok := errors.AsType[*unsaidError](err); ok {
-			if err := a.rights.say(ctx, unsaid.Right); err != nil {
+			if err := a.rights.confirm(ctx, unsaid.Right); err != nil {
 				return store.Attachment{}, err
 			}
 			continue

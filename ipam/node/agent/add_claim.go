@@ -84,7 +84,7 @@ func (a *Agent) repeatClaim(ctx context.Context, add *addCall) (att store.Attach
 		return att, false, err
 	}
 	att, err = a.commit(ctx, add)
-	if errors.Is(err, errUseGone) && a.rights.say(ctx, add.demand.Use) == nil { // it waited to be said in a new term
+	if errors.Is(err, errUseGone) && a.rights.confirm(ctx, add.demand.Use) == nil { // it is of an earlier term
 		att, err = a.commit(ctx, add)
 	}
 	if errors.Is(err, errUseGone) { // a use must be made anew: the long way

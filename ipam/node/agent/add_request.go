@@ -32,7 +32,7 @@ func (a *Agent) holdGranted(ctx context.Context, add *addCall) (att store.Attach
 	if err != nil || r.Phase != protocol.Held {
 		return att, false, err
 	}
-	if !r.Serves(a.reg.term()) { // to be said again in a new term first
+	if !r.Serves(a.reg.term()) { // to be confirmed in a new term first
 		if r, err = a.await(ctx, add, r); err != nil {
 			if is[*RefusedError](err) || errors.Is(err, errRequestGone) {
 				err = nil
@@ -191,7 +191,7 @@ func (a *Agent) await(ctx context.Context, add *addCall, r protocol.Right) (prot
 	ev := protocol.Event{Kind: protocol.EventWant}
 	for {
 		entry := a.rights.requests.try(r.Name, add.requester(), a.sched.Now())
-		now, res, err := a.rights.driveForADD(ctx, r, a.rights.beginWith(ev))
+		now, res, err := a.rights.settleForADD(ctx, r, a.rights.beginWith(ev))
 		switch res.Verdict {
 		case protocol.VerdictServes:
 			a.metrics.asked.WithLabelValues("granted").Inc()
@@ -222,7 +222,7 @@ func (a *Agent) await(ctx context.Context, add *addCall, r protocol.Right) (prot
 	}
 }
 
-// followRequest watches a request, as it was just seen, until ctx ends. told has something
+// followRequest watches a request, as it was just seen, until ctx ends. announced has something
 // whenever the request is answered or gone.
 func (a *Agent) followRequest(ctx context.Context, r protocol.Right) (announced <-chan struct{}) {
 	tell := make(chan struct{}, 1)

@@ -35,7 +35,7 @@ func (a *Agent) use(ctx context.Context, c protocol.Claim, ask protocol.Use, con
 		if err := a.sameNode(ctx, r, ask, key); err != nil {
 			return "", nil, err
 		}
-		got, res, err := a.driveUse(ctx, r)
+		got, res, err := a.settleUse(ctx, r)
 		if err != nil {
 			return "", nil, &ClaimError{Claim: c.Ref().String(), Why: "use not settled: " + err.Error(), Later: true}
 		}
@@ -57,13 +57,13 @@ func (a *Agent) use(ctx context.Context, c protocol.Claim, ask protocol.Use, con
 	return "", nil, &ClaimError{Claim: c.Ref().String(), Why: blocked + ": " + why, Later: true}
 }
 
-// driveUse drives a use again and again, until ctx ends, where nothing can be said of it yet: a
+// settleUse settles a use again and again, until ctx ends, where it is not known yet: a
 // pod that moves often comes to the new node while the old one still gives back the use,
 // which is there at one moment and gone at the next.
-func (a *Agent) driveUse(ctx context.Context, r protocol.Right) (protocol.Right, protocol.Result, error) {
+func (a *Agent) settleUse(ctx context.Context, r protocol.Right) (protocol.Right, protocol.Result, error) {
 	ev := protocol.Event{Kind: protocol.EventRenew, Use: r.Use, Addrs: r.Addrs, Leases: r.Leases}
 	for wait := claimWait; ; wait = min(2*wait, 16*claimWait) {
-		got, res, err := a.rights.driveForADD(ctx, r, a.rights.beginWith(ev))
+		got, res, err := a.rights.settleForADD(ctx, r, a.rights.beginWith(ev))
 		if err != nil || res.Verdict != protocol.VerdictLater && res.Verdict != protocol.VerdictGone {
 			return got, res, err
 		}

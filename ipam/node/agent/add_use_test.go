@@ -120,7 +120,7 @@ func TestUseOfAnEarlierTerm(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			now, res, err := a.rights.drive(t.Context(), r, a.rights.beginWith(protocol.Event{Kind: protocol.EventLook}))
+			now, res, err := a.rights.settle(t.Context(), r, a.rights.beginWith(protocol.Event{Kind: protocol.EventLook}))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -388,7 +388,7 @@ func TestUseBesideAnEarlierOne(t *testing.T) {
 					t.Fatal(err)
 				}
 
-				if got, res, err := a.rights.drive(t.Context(), r, a.rights.beginWith(protocol.Event{Kind: protocol.EventLook})); err != nil || !got.Serves(3) || res.Verdict != protocol.VerdictLater {
+				if got, res, err := a.rights.settle(t.Context(), r, a.rights.beginWith(protocol.Event{Kind: protocol.EventLook})); err != nil || !got.Serves(3) || res.Verdict != protocol.VerdictLater {
 					t.Errorf("said in a new term: %v in term %d, %v (%s), %v; want that it serves who has it", got.Phase, got.Term, res.Verdict, res.Why, err)
 				}
 				synctest.Wait()
@@ -406,7 +406,7 @@ func TestUseBesideAnEarlierOne(t *testing.T) {
 				defer cancel()
 				want := r
 				want.Use = of("new")
-				_, res, err := a.driveUse(ctx, want)
+				_, res, err := a.settleUse(ctx, want)
 				if err != nil || (res.Verdict == protocol.VerdictServes) != tt.served {
 					t.Errorf("the pod's ADD: %v (%s), %v; want that it is served: %v", res.Verdict, res.Why, err, tt.served)
 				}

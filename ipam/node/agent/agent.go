@@ -61,7 +61,7 @@ func assemble(b *base) *Agent {
 	bs := &blocks{base: b, reg: reg, pools: ps, rights: rs}
 	as := &attachments{base: b, pools: ps, rights: rs, blocks: bs}
 	as.sightings = sightings.New(b.st, b.host, b.sched, b.log, b.background, reg.beatSoon)
-	reg.answer, reg.newTerm, reg.onTerm, reg.react = as.sightings.Answer, rs.enter, rs.sayAgain, func(seen protocol.Registration) {
+	reg.answer, reg.newTerm, reg.onTerm, reg.react = as.sightings.Answer, rs.enter, rs.confirmAgain, func(seen protocol.Registration) {
 		bs.hearRecalls(seen)
 		as.sightings.Ask(seen.Look)
 	}

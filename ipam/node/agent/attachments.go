@@ -61,7 +61,7 @@ func (as *attachments) releaseLocked(ctx context.Context, key store.Key, generat
 			}
 		})
 	}
-	as.blocks.touch(freed)
+	as.blocks.scheduleUpkeep(freed)
 	return nil
 }
 

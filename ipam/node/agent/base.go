@@ -48,8 +48,8 @@ func (b *base) spread(every time.Duration) time.Duration {
 
 // right returns what the store has of a right. It does not wait for a disk that hangs, as
 // an ADD must not that comes here on its way to the API server. That is safe: what is to
-// be done with a right each step of a drive finds out anew, in an Update; a right of which
-// the step of a drive was recorded nobody else changes meanwhile; and the UID, revision and
+// be done with a right each step finds out anew, in an Update; a right of which
+// a step was recorded nobody else changes meanwhile; and the UID, revision and
 // turn of a record are those of an answer, of which the API server must not come short,
 // whether or not it is on disk.
 func (b *base) right(name string) (r protocol.Right, ok bool) {

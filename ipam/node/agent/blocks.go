@@ -201,10 +201,10 @@ func (bs *blocks) obtainExact(ctx context.Context, p *pool, n addressDemand) err
 		return &notReadyError{Pool: p.name, Why: why, News: true}
 	}
 	block := known.shape.Block(n.exact, known.bits(n.family))
-	r, res, err := bs.rights.driveForADD(ctx, leaseRight(known.Pool, block), bs.rights.beginWith(protocol.Event{Kind: protocol.EventWant}))
+	r, res, err := bs.rights.settleForADD(ctx, leaseRight(known.Pool, block), bs.rights.beginWith(protocol.Event{Kind: protocol.EventWant}))
 	switch {
 	case err != nil:
-		return undriven(p, block, err)
+		return notSettled(p, block, err)
 	case res.Verdict == protocol.VerdictServes && !slices.Contains(r.Ceded, n.exact):
 		return nil
 	case res.Verdict == protocol.VerdictServes:

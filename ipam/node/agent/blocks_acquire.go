@@ -42,7 +42,7 @@ func (bs *blocks) acquire(ctx context.Context, p *pool, n addressDemand) error {
 }
 
 // unsettled returns a block of this node that could serve n again, claimed: one whose
-// create is in doubt, that is being given back, or that has room and waits to be said
+// create is in doubt, that is being given back, or that has room and waits to be confirmed
 // again in a new term. Without it an outage would leave one more name behind at every
 // try. The Update that uses the block looks at its right again.
 func (bs *blocks) unsettled(p *pool, known *knownPool, n addressDemand) (block netip.Prefix, err error) {
@@ -183,9 +183,9 @@ func hashOf(node protocol.NodeName) uint64 {
 // is no use in trying another: it worked, or nothing will now.
 func (bs *blocks) tryBlock(ctx context.Context, p *pool, known *knownPool, block netip.Prefix) (done bool, err error) {
 	defer p.demands.unclaim(block)
-	_, res, err := bs.rights.drive(ctx, leaseRight(known.Pool, block), bs.rights.beginWith(protocol.Event{Kind: protocol.EventWant}))
+	_, res, err := bs.rights.settle(ctx, leaseRight(known.Pool, block), bs.rights.beginWith(protocol.Event{Kind: protocol.EventWant}))
 	if err != nil {
-		return true, undriven(p, block, err)
+		return true, notSettled(p, block, err)
 	}
 	switch res.Verdict {
 	case protocol.VerdictServes:
@@ -202,13 +202,13 @@ func (bs *blocks) tryBlock(ctx context.Context, p *pool, known *knownPool, block
 	return true, noLease(p, block, res)
 }
 
-// undriven says why a drive for a lease of block has come to no end. Where news of the
+// notSettled says why a lease of block was not settled. Where news of the
 // pool are due, they will tell.
-func undriven(p *pool, block netip.Prefix, err error) error {
+func notSettled(p *pool, block netip.Prefix, err error) error {
 	return &notReadyError{Pool: p.name, Why: fmt.Sprintf("gave no lease of %v: %v", block, err), News: is[*poolWaitsError](err)}
 }
 
-// noLease says why a drive has ended without a lease of block. Where that was refused,
+// noLease says why there is no lease of block. Where that was refused,
 // the pool as read live was not as heard: the watch will say so, too. Where the API
 // server has denied the create, by a rule of its own, nothing will say when it does not
 // any more: that is not waited for.

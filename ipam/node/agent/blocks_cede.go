@@ -16,10 +16,10 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// errNothing ends a drive that there is no cause for.
+// errNothing says that there is no cause to settle a right.
 var errNothing = errors.New("there is nothing to do")
 
-// errNoRegistration ends a drive that would write, of an agent without a registration.
+// errNoRegistration says that an agent without a registration may not write.
 var errNoRegistration = errors.New("the agent has no registration")
 
 // cessions are the leases whose free addresses are to be ceded. From the moment that
@@ -176,7 +176,7 @@ func (bs *blocks) handBack(ctx context.Context, r protocol.Right) {
 	// A lease that was given away on disk serves nobody until the API server has
 	// heard of it: while that is away, it is better kept. And what was published
 	// since has moved its revision, at which the delete must be.
-	r, res, err := bs.rights.drive(ctx, r, bs.rights.beginWith(protocol.Event{Kind: protocol.EventLook}))
+	r, res, err := bs.rights.settle(ctx, r, bs.rights.beginWith(protocol.Event{Kind: protocol.EventLook}))
 	switch {
 	case err != nil || res.Verdict != protocol.VerdictServes:
 	case r.Granted:
@@ -192,7 +192,7 @@ func (bs *blocks) handBack(ctx context.Context, r protocol.Right) {
 // nobody can be given too: only then may the cluster take the block over.
 func (bs *blocks) cedeOf(ctx context.Context, r protocol.Right, within *netipx.IPSet) bool {
 	ceded := 0
-	_, res, err := bs.rights.drive(ctx, r, func(tx *store.Tx, self protocol.Self, was protocol.Right) (protocol.Event, error) {
+	_, res, err := bs.rights.settle(ctx, r, func(tx *store.Tx, self protocol.Self, was protocol.Right) (protocol.Event, error) {
 		r = was
 		addrs, err := bs.barFree(tx, self, r, within)
 		if err == nil && len(addrs) == 0 {
@@ -223,7 +223,7 @@ func (bs *blocks) heardCeded(ctx context.Context, r protocol.Right, within *neti
 	if !slices.ContainsFunc(r.Ceded, within.Contains) {
 		return true
 	}
-	_, res, err := bs.rights.drive(ctx, r, bs.rights.beginWith(protocol.Event{Kind: protocol.EventLook}))
+	_, res, err := bs.rights.settle(ctx, r, bs.rights.beginWith(protocol.Event{Kind: protocol.EventLook}))
 	return len(r.Taking) == 0 && err == nil && res.Verdict == protocol.VerdictServes
 }
 
@@ -282,7 +282,7 @@ func (bs *blocks) cedeExhausted(ctx context.Context) {
 		// back, and serves no more, only from when a look at it is answered.
 		sched.Each(ctx, bs.sched, bs.cfg.Parallel, idle, func(r protocol.Right) {
 			if r.Term != 0 {
-				_, res, err := bs.rights.drive(ctx, r, bs.rights.beginWith(protocol.Event{Kind: protocol.EventLook}))
+				_, res, err := bs.rights.settle(ctx, r, bs.rights.beginWith(protocol.Event{Kind: protocol.EventLook}))
 				if err != nil || res.Verdict != protocol.VerdictServes {
 					return
 				}

@@ -13,10 +13,10 @@ import (
 // need these blocks more.
 const reserveAfter = 2 * time.Second
 
-// touch notes that the pools of an attachment have changed: their reserve is
+// scheduleUpkeep notes that the pools of an attachment have changed: their reserve is
 // looked after, or under pressure what has become idle given back, once for all
 // that touch them meanwhile.
-func (bs *blocks) touch(att store.Attachment) {
+func (bs *blocks) scheduleUpkeep(att store.Attachment) {
 	var last protocol.PoolName
 	for _, addr := range att.Addresses {
 		if addr.Pool == last || addr.Lease == "" {
@@ -24,30 +24,30 @@ func (bs *blocks) touch(att store.Attachment) {
 		}
 		last = addr.Pool
 		p := bs.pools.get(addr.Pool)
-		p.touched.Store(true)
-		bs.tend(p)
+		p.upkeepDue.Store(true)
+		bs.upkeep(p)
 	}
 	for _, addr := range att.Addresses {
 		bs.rights.idle.end(addr.Lease)
 	}
 }
 
-// tend does what is due of a pool that was touched, unless that is under way: then it is
+// upkeep does what is due of a pool that was upkeepDue, unless that is under way: then it is
 // done again afterwards. Of several at once each would look at the same idle leases.
-func (bs *blocks) tend(p *pool) {
-	if !p.tending.CompareAndSwap(false, true) {
+func (bs *blocks) upkeep(p *pool) {
+	if !p.upkeepRuns.CompareAndSwap(false, true) {
 		return
 	}
 	bs.background(func(ctx context.Context) {
-		for p.touched.Swap(false) {
+		for p.upkeepDue.Swap(false) {
 			bs.reserveIn(p, reserveAfter)
 			if bs.pools.pressed(p.name) && !p.demands.busy() { // else what seems idle is about to be used
 				bs.giveBack(ctx)
 			}
 		}
-		p.tending.Store(false)
-		if p.touched.Load() {
-			bs.tend(p)
+		p.upkeepRuns.Store(false)
+		if p.upkeepDue.Load() {
+			bs.upkeep(p)
 		}
 	})
 }

@@ -18,7 +18,7 @@ func TestTouch(t *testing.T) {
 	a.pools.byName = map[protocol.PoolName]*pool{"lan": p}
 	touch := func(want int) {
 		t.Helper()
-		a.blocks.touch(store.Attachment{Addresses: []store.Address{{Pool: "lan", Lease: "lan.0a000000.32", Addr: netip.MustParseAddr("10.0.0.0")}}})
+		a.blocks.scheduleUpkeep(store.Attachment{Addresses: []store.Address{{Pool: "lan", Lease: "lan.0a000000.32", Addr: netip.MustParseAddr("10.0.0.0")}}})
 		if len(tasks) != want {
 			t.Errorf("%d tasks; want %d", len(tasks), want)
 		}
@@ -26,7 +26,7 @@ func TestTouch(t *testing.T) {
 	touch(1)
 	touch(1)
 	tasks[0](t.Context())
-	if p.touched.Load() || p.tending.Load() {
+	if p.upkeepDue.Load() || p.upkeepRuns.Load() {
 		t.Error("something is left to look at")
 	}
 	touch(3) // one has the reserve looked after later

@@ -27,7 +27,7 @@ func (bs *blocks) takeBack(ctx context.Context, p *pool, known *knownPool, n add
 	if err != nil || len(addrs) == 0 {
 		return false, err
 	}
-	now, res, err := bs.rights.driveForADD(ctx, r, func(_ *store.Tx, _ protocol.Self, r protocol.Right) (protocol.Event, error) {
+	now, res, err := bs.rights.settleForADD(ctx, r, func(_ *store.Tx, _ protocol.Self, r protocol.Right) (protocol.Event, error) {
 		left := slices.ContainsFunc(addrs, func(x netip.Addr) bool { return slices.Contains(r.Ceded, x) })
 		if r.Phase != protocol.Held || !left {
 			return protocol.Event{}, errNothing

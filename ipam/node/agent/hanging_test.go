@@ -93,7 +93,7 @@ func TestAddIsNotHeldUpByTheDisk(t *testing.T) {
 		if rights != 1 {
 			t.Errorf("a scrape has %d kinds of rights; want one", rights)
 		}
-		if a.rights.sayLost(r, "taken over"); len(heard.all) != 1 {
+		if a.rights.warnLost(r, "taken over"); len(heard.all) != 1 {
 			t.Errorf("people hear %q; want one event", heard.all)
 		}
 	}()

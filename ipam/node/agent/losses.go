@@ -129,7 +129,7 @@ func (ls *losses) freeze(ctx context.Context, f protocol.Former, left *remains) 
 	if len(fresh) > 0 {
 		ls.log.ErrorContext(ctx, "a store of this machine was lost: what it held is frozen", "store", f.Store,
 			"rights", len(fresh), "sameBoot", f.Boot == ls.cfg.Boot, "pods", len(lost.Pods), "namespaces", len(lost.Netns))
-		ls.sayStoreLost(f, len(fresh))
+		ls.warnStoreLost(f, len(fresh))
 	}
 	if f.Boot != ls.cfg.Boot { // nothing of it runs any more
 		return ls.giveBackLost(ctx, f.Store)
@@ -175,9 +175,9 @@ func (ls *losses) moment(ctx context.Context, f protocol.Former) (lost store.Los
 	return lost, nil
 }
 
-// sayStoreLost tells people that a store of this machine was lost, which held so many
+// warnStoreLost tells people that a store of this machine was lost, which held so many
 // rights.
-func (ls *losses) sayStoreLost(f protocol.Former, rights int) {
+func (ls *losses) warnStoreLost(f protocol.Former, rights int) {
 	then := "frozen until the pods of that time have ended"
 	if f.Boot != ls.cfg.Boot {
 		then = "given back, since the machine was started again"
@@ -260,7 +260,7 @@ func (ls *losses) giveBackLost(ctx context.Context, id protocol.StoreID) error {
 		if r.Phase != protocol.Frozen {
 			return
 		}
-		_, res, err := ls.rights.drive(ctx, r, func(tx *store.Tx, _ protocol.Self, r protocol.Right) (protocol.Event, error) {
+		_, res, err := ls.rights.settle(ctx, r, func(tx *store.Tx, _ protocol.Self, r protocol.Right) (protocol.Event, error) {
 			return protocol.Event{Kind: protocol.EventLetGo}, unused(tx, r)
 		})
 		ls.rights.logLetGo(ctx, r, res, err)

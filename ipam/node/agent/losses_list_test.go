@@ -51,7 +51,7 @@ func TestMetLeaseIsNotRead(t *testing.T) {
 	want := func(when string, out protocol.Outcome, verdict protocol.Verdict, reads int) {
 		t.Helper()
 		leases.out, leases.reads = out, 0
-		_, res, err := a.rights.drive(t.Context(), r, a.rights.beginWith(protocol.Event{Kind: protocol.EventWant}))
+		_, res, err := a.rights.settle(t.Context(), r, a.rights.beginWith(protocol.Event{Kind: protocol.EventWant}))
 		if res.Verdict != verdict || leases.reads != reads {
 			t.Errorf("%s: %v, %v after %d reads; want %v after %d", when, res.Verdict, err, leases.reads, verdict, reads)
 		}

@@ -34,10 +34,10 @@ type pool struct {
 	missed   int
 	unfollow func() // guarded by Agent.mu; ends the following, and returns when it has ended
 
-	demands   demands
-	touched   atomic.Bool // a look at the reserve, and at what is idle, is due
-	tending   atomic.Bool // one is under way
-	reserving atomic.Bool // one is planned
+	demands    demands
+	upkeepDue  atomic.Bool // a look at the reserve, and at what is idle, is due
+	upkeepRuns atomic.Bool // one is under way
+	reserving  atomic.Bool // one is planned
 }
 
 // knownPool is an immutable view of a pool: a change replaces it.

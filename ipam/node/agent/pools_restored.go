@@ -76,8 +76,8 @@ func (ps *pools) ofEarlierPool(r protocol.Right) bool {
 	return known != nil && known.UID != r.PoolUID
 }
 
-// waitsForPool reports whether r has been said, and its confirmation waits for nothing but
-// that a pool is opened again. A request's may come before: the controller answers it.
+// waitsForPool reports whether r has been written in the term, and its confirmation waits for
+// nothing but that a pool is opened again. A request's may come before: the controller answers it.
 func (ps *pools) waitsForPool(r protocol.Right) bool {
 	return r.Kind != protocol.RightRequest && r.Unconfirmed(ps.reg.term()) && !ps.reg.isUnseen(r.Name) && ps.withheldRight(r) != nil
 }

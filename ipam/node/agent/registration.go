@@ -38,9 +38,9 @@ type registration struct {
 	// recordedEpoch is the greatest epoch that the store is known to have.
 	recordedEpoch string
 	heardSince    map[protocol.PoolName]bool // pools first heard of since the API server last went back
-	// anothers are leases that this node has as Held, and that were another's when they were last
-	// read since the API server went back.
-	anothers map[string]bool
+	// disputed are leases that the store has as Held, and that the last read since the API server
+	// went back showed with another holder.
+	disputed map[string]bool
 	// unseen are rights that a list has shown otherwise than the store has them, and of which no
 	// answer has come since.
 	unseen map[string]bool
@@ -141,7 +141,7 @@ func (reg *registration) run(ctx context.Context) error {
 		if err != nil && ctx.Err() == nil {
 			return err
 		}
-		reg.saySilence(&quiet, accepted)
+		reg.warnSilence(&quiet, accepted)
 		pause := reg.jittered(regRetry)
 		if accepted {
 			pause = reg.current().BeatEvery()
@@ -187,7 +187,7 @@ func (reg *registration) beat(ctx context.Context) (accepted, again bool, err er
 	ev, rewinds := protocol.RegistrationEvent{Now: reg.sched.Now()}, reg.epoch().rewinds
 	for range maxSteps {
 		reg.mu.Lock()
-		// The answer is of before: its term would pass for one in which all has been said again.
+		// The answer is of before: its term would pass for one in which all has been confirmed.
 		if reg.rewinds != rewinds {
 			reg.mu.Unlock()
 			return false, false, nil // the next heartbeat is due at once
@@ -207,7 +207,7 @@ func (reg *registration) beat(ctx context.Context) (accepted, again bool, err er
 			return true, res.Again, reg.accept(ctx, had, rewinds, res.Next)
 		}
 		if had != 0 && res.Next.Term == 0 {
-			reg.sayRegistrationLost(ctx, had, res)
+			reg.warnRegistrationLost(ctx, had, res)
 		}
 		if res.Call == protocol.RegistrationNone {
 			if res.Why != "" {
@@ -240,7 +240,7 @@ func (reg *registration) call(ctx context.Context, res protocol.RegistrationResu
 }
 
 // accept takes over a heartbeat that the API server has accepted: first on disk,
-// then in memory. In a new term no right serves until it has been said again. An
+// then in memory. In a new term no right serves until it has been confirmed. An
 // acceptance of an era that has ended is none.
 func (reg *registration) accept(ctx context.Context, had int64, rewinds int, next protocol.Registrar) error {
 	var again []string

@@ -13,7 +13,7 @@ import (
 // back to an earlier state.
 var errRewound = errors.New("the API server has gone back to an earlier state, as after a restore: nothing is concluded from its answer")
 
-// A sight is what was known of the API server when a call was sent.
+// epoch is what was known of the API server when a call was sent.
 type epoch struct {
 	history protocol.History
 	rewinds int
@@ -56,7 +56,7 @@ func (reg *registration) judge(ctx context.Context, s epoch, behind bool, saw fu
 	reg.rewinds++
 	reg.history = reg.history.Rewound()
 	reg.registrar, reg.announced = reg.registrar.Rewound(), announcement{}
-	reg.heardSince, reg.anothers, reg.unseen = nil, nil, nil
+	reg.heardSince, reg.disputed, reg.unseen = nil, nil, nil
 	reg.mu.Unlock()
 	reg.metrics.rewound.Inc()
 	reg.log.ErrorContext(ctx, "the API server has gone back to an earlier state: nothing is leased or given back until the controller has opened the pools again", "node", reg.cfg.Node)
@@ -68,7 +68,7 @@ func (reg *registration) judge(ctx context.Context, s epoch, behind bool, saw fu
 			return err
 		}
 		// An agent that starts now must not take up the registration, nor register in its term:
-		// what was said in it may not be there any more.
+		// what was written in it may not be there any more.
 		id.Boot, id.Term = "", max(id.Term, reg.current().LastTerm)
 		return errors.Join(tx.PutIdentity(id), tx.PutHistory(reg.epoch().history))
 	})
@@ -122,49 +122,49 @@ func (reg *registration) restored(name protocol.PoolName) (r *protocol.Restorati
 	return reg.history.Restored, reg.heardSince[name]
 }
 
-// shown notes whether a live read has shown a lease that this node holds to be another's,
+// noteDisputed notes whether a live read has shown a lease that this node holds to be another's,
 // which is waited for.
-func (reg *registration) shown(lease string, anothers bool) {
+func (reg *registration) noteDisputed(lease string, disputed bool) {
 	reg.mu.Lock()
 	defer reg.mu.Unlock()
-	if !anothers {
-		delete(reg.anothers, lease)
+	if !disputed {
+		delete(reg.disputed, lease)
 		return
 	}
-	if reg.anothers == nil {
-		reg.anothers = map[string]bool{}
+	if reg.disputed == nil {
+		reg.disputed = map[string]bool{}
 	}
-	reg.anothers[lease] = true
+	reg.disputed[lease] = true
 }
 
-// putBack reports whether every right has been said in term. Where F is 0 a lease that is
+// putBack reports whether every right has been written in term. Where F is 0 a lease that is
 // another's is not waited for: whoever has it may not give it back before the pools are
 // open, and they would never be.
 func (reg *registration) putBack(ctx context.Context, term int64) bool {
 	var hopeless map[string]bool
 	if reg.cfg.Fence == 0 {
 		reg.mu.Lock()
-		hopeless = maps.Clone(reg.anothers)
+		hopeless = maps.Clone(reg.disputed)
 		reg.mu.Unlock()
 	}
-	all, err := reg.said(ctx, term, hopeless, nil)
+	all, err := reg.allConfirmed(ctx, term, hopeless, nil)
 	if err != nil {
 		reg.log.ErrorContext(ctx, "store not read", "error", err)
 	}
 	return all && err == nil
 }
 
-// said reports whether every right has been said in term, and none that is Held is unseen,
-// but for those of except.
-func (reg *registration) said(ctx context.Context, term int64, except, unseen map[string]bool) (all bool, err error) {
+// allConfirmed reports whether every right has been written in term, and none that is Held is
+// unseen, but for those of except.
+func (reg *registration) allConfirmed(ctx context.Context, term int64, except, unseen map[string]bool) (all bool, err error) {
 	all = true
 	err = reg.st.ViewContext(ctx, func(tx *store.Tx) error {
 		for r, err := range tx.Rights() {
 			if err != nil {
 				return err
 			}
-			unsaid := !r.PutBack(term) || r.Phase == protocol.Held && unseen[r.Name]
-			all = all && (!unsaid || except[r.Name])
+			unconfirmed := !r.PutBack(term) || r.Phase == protocol.Held && unseen[r.Name]
+			all = all && (!unconfirmed || except[r.Name])
 		}
 		return nil
 	})
@@ -188,6 +188,6 @@ func (reg *registration) endRestore(r *protocol.Restoration) bool {
 	if reg.history.Restored != r {
 		return false
 	}
-	reg.history.Restored, reg.heardSince, reg.anothers = nil, nil, nil
+	reg.history.Restored, reg.heardSince, reg.disputed = nil, nil, nil
 	return true
 }

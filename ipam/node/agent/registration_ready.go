@@ -10,11 +10,11 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// sayTime is how long what cannot be listed, looked at or said keeps the agent from being
+// readyTimeout is how long what cannot be listed, looked at or confirmed keeps the agent from being
 // ready.
-const sayTime = time.Minute
+const readyTimeout = time.Minute
 
-// telling is how far an agent that has started has come with telling the API server of
+// announcement is how far an agent that has started has come with telling the API server of
 // its node. mu of the agent guards it.
 type announcement struct {
 	heard  bool          // a heartbeat was accepted
@@ -30,7 +30,7 @@ func (reg *registration) ready(ctx context.Context) (bool, string) {
 	}
 	now := reg.sched.Now().Boot
 	reg.mu.Lock()
-	t, term, except, unseen := reg.announced, reg.registrar.Term, maps.Clone(reg.anothers), maps.Clone(reg.unseen)
+	t, term, except, unseen := reg.announced, reg.registrar.Term, maps.Clone(reg.disputed), maps.Clone(reg.unseen)
 	reg.mu.Unlock()
 	age := now - t.since
 	switch {
@@ -38,15 +38,15 @@ func (reg *registration) ready(ctx context.Context) (bool, string) {
 		return true, ""
 	case !t.heard:
 		return false, "no heartbeat has been accepted since the agent started"
-	case !t.listed && age < sayTime:
+	case !t.listed && age < readyTimeout:
 		return false, "what the API server has in this node's name is not known yet"
-	case t.listed && age < sayTime:
-		all, err := reg.said(ctx, term, except, unseen)
+	case t.listed && age < readyTimeout:
+		all, err := reg.allConfirmed(ctx, term, except, unseen)
 		if err != nil {
 			return false, err.Error()
 		}
 		if !all {
-			return false, "what this node holds has not been said again yet"
+			return false, "what this node holds has not been confirmed again yet"
 		}
 	}
 	reg.mu.Lock()
@@ -79,7 +79,7 @@ func (reg *registration) compared(rewinds int, otherwise []protocol.Right) {
 }
 
 // seen notes that what the answer ev says of a right is recorded: that it is there, or
-// that it is not, so that it has to be said.
+// that it is not, so that it has to be confirmed.
 func (reg *registration) seen(name string, ev protocol.Event) {
 	switch {
 	case ev.Call == protocol.CallRead && ev.Outcome == protocol.NotFound:

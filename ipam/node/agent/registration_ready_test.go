@@ -27,16 +27,16 @@ func TestReady(t *testing.T) {
 		want      bool
 	}{
 		{name: "no heartbeat was accepted", announced: announcement{listed: true}, said: 2},
-		{name: "nor will one be: the API server is away", announced: announcement{since: -sayTime}, said: 2},
-		{name: "nothing can be listed", announced: announcement{heard: true, since: -sayTime}, said: 2, want: true},
+		{name: "nor will one be: the API server is away", announced: announcement{since: -readyTimeout}, said: 2},
+		{name: "nothing can be listed", announced: announcement{heard: true, since: -readyTimeout}, said: 2, want: true},
 		{name: "nothing was listed", announced: announcement{heard: true}, said: 2},
 		{name: "all is said", announced: announcement{heard: true, listed: true}, said: 2, want: true},
 		{name: "a look is under way", announced: announcement{heard: true, listed: true}, said: 2, unseen: true},
 		{name: "a look has found another's", announced: announcement{heard: true, listed: true}, said: 2, others: true, unseen: true, want: true},
-		{name: "a look finds nothing out", announced: announcement{heard: true, listed: true, since: -sayTime}, said: 2, unseen: true, want: true},
+		{name: "a look finds nothing out", announced: announcement{heard: true, listed: true, since: -readyTimeout}, said: 2, unseen: true, want: true},
 		{name: "a lease was said in an earlier term", announced: announcement{heard: true, listed: true}, said: 1},
 		{name: "a lease is another's", announced: announcement{heard: true, listed: true}, said: 1, others: true, want: true},
-		{name: "a lease cannot be said", announced: announcement{heard: true, listed: true, since: -sayTime}, said: 1, want: true},
+		{name: "a lease cannot be said", announced: announcement{heard: true, listed: true, since: -readyTimeout}, said: 1, want: true},
 		{name: "it was ready before", announced: announcement{done: true}, said: 1, want: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -47,7 +47,7 @@ func TestReady(t *testing.T) {
 			a.reg.announced.since += now.Boot
 			lease := protocol.Right{Kind: protocol.RightLease, Name: "lan.0a000000.26", Phase: protocol.Held, UID: "u", Asserted: tt.said, Term: tt.said}
 			if tt.others {
-				a.reg.shown(lease.Name, true)
+				a.reg.noteDisputed(lease.Name, true)
 			}
 			if tt.unseen {
 				a.reg.unseen = map[string]bool{lease.Name: true}

@@ -27,9 +27,9 @@ func (reg *registration) warnNode(reason, format string, args ...any) {
 	reg.cl.Events.WarnNode(reg.cfg.Node, uid, reason, fmt.Sprintf(format, args...))
 }
 
-// sayRegistrationLost tells people that the agent has lost its registration of term had, by the
+// warnRegistrationLost tells people that the agent has lost its registration of term had, by the
 // step that found it so.
-func (reg *registration) sayRegistrationLost(ctx context.Context, had int64, res protocol.RegistrationResult) {
+func (reg *registration) warnRegistrationLost(ctx context.Context, had int64, res protocol.RegistrationResult) {
 	why := fmt.Sprintf("term %d of node %s was ended, as it is when a node is taken for dead", had, reg.cfg.Node)
 	if s := res.Next; s.Stranger != nil || s.Off {
 		_, why = s.Serving(reg.sched.Now())
@@ -45,10 +45,10 @@ type silence struct {
 	since     protocol.Instant // when the last heartbeat that was accepted was sent
 }
 
-// saySilence tells people after each heartbeat whether the agent is fenced because
+// warnSilence tells people after each heartbeat whether the agent is fenced because
 // none was accepted for F: once when it is, though the API server may not hear it
 // then, and once when it is over, with how long it took.
-func (reg *registration) saySilence(s *silence, accepted bool) {
+func (reg *registration) warnSilence(s *silence, accepted bool) {
 	now := reg.sched.Now()
 	registrar := reg.current()
 	ok, why := registrar.Serving(now)

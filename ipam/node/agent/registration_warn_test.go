@@ -35,9 +35,9 @@ func newTellingAgent(t *testing.T, now protocol.Instant) (*Agent, *heardEvents) 
 	return a, heard
 }
 
-// TestSaySilence: people are told once that the agent is fenced, and once that it is
+// TestWarnSilence: people are told once that the agent is fenced, and once that it is
 // not any more, with how long it was.
-func TestSaySilence(t *testing.T) {
+func TestWarnSilence(t *testing.T) {
 	a, heard := newTellingAgent(t, protocol.Instant{})
 	a.reg.registrar.Fence, a.reg.registrar.Self.Fence = time.Minute, time.Minute
 	var s silence
@@ -61,7 +61,7 @@ func TestSaySilence(t *testing.T) {
 			a.reg.registrar.Sent = now
 		}
 		heard.all = nil
-		a.reg.saySilence(&s, step.accepted)
+		a.reg.warnSilence(&s, step.accepted)
 		var want []string
 		if step.want != "" {
 			want = []string{step.want}
@@ -77,7 +77,7 @@ func TestSaySilence(t *testing.T) {
 func TestSayLost(t *testing.T) {
 	a, heard := newTellingAgent(t, protocol.Instant{})
 	r := leaseRight(Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}, netip.MustParsePrefix("10.0.0.0/27"))
-	a.rights.sayLost(r, "it is another's")
+	a.rights.warnLost(r, "it is another's")
 	err := a.st.Update(t.Context(), func(tx *store.Tx) error {
 		var errs []error
 		for i := range podsNamed + 2 {
@@ -91,7 +91,7 @@ func TestSayLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.rights.sayLost(r, "it is another's")
+	a.rights.warnLost(r, "it is another's")
 	if len(heard.all) != 2 || !strings.Contains(heard.all[0], "it is another's; no pod here uses it") {
 		t.Fatalf("said %q; want first that no pod uses it", heard.all)
 	}
@@ -114,7 +114,7 @@ func TestSayRegistrationLost(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			a, heard := newTellingAgent(t, protocol.Instant{})
-			a.reg.sayRegistrationLost(t.Context(), 3, protocol.RegistrationResult{Next: tt.next})
+			a.reg.warnRegistrationLost(t.Context(), 3, protocol.RegistrationResult{Next: tt.next})
 			if len(heard.all) != 1 || !strings.HasPrefix(heard.all[0], "n1/u1 RegistrationLost: ") || !strings.Contains(heard.all[0], tt.want) {
 				t.Errorf("said %q; want %q", heard.all, tt.want)
 			}

@@ -27,23 +27,23 @@ type rights struct {
 	public    *leasestatus.Publisher
 }
 
-// maxSteps bounds how many calls one drive makes: a right that changes under its
+// maxSteps bounds how many calls it takes to settle a right: a right that changes under its
 // holder's hands so often is looked at again later.
 const maxSteps = 12
 
 // errInUse stops a right from being let go while something rests on it.
 var errInUse = errors.New("something rests on it")
 
-// errUnanswered says that a drive ended because the API server did not answer.
+// errUnanswered says that a right is not settled because the API server did not answer.
 var errUnanswered = errors.New("the API server does not answer")
 
-// A beginning returns the event that a drive begins with. It runs in the
+// A beginning returns the event that a right is settled from. It runs in the
 // transaction of the first step, and may write what the event says is so. self is whom
-// that step acts as, and r the right as it is. Its error ends the drive, with nothing
+// that step acts as, and r the right as it is. Its error ends the settling, with nothing
 // written.
 type beginning func(tx *store.Tx, self protocol.Self, r protocol.Right) (protocol.Event, error)
 
-// beginWith returns the beginning of a drive from ev on.
+// beginWith returns the beginning from ev on.
 func (rs *rights) beginWith(ev protocol.Event) beginning {
 	return func(tx *store.Tx, self protocol.Self, r protocol.Right) (protocol.Event, error) {
 		switch {
@@ -65,61 +65,52 @@ func (rs *rights) beginWith(ev protocol.Event) beginning {
 	}
 }
 
-// driveForADD is drive for an ADD, which waits for it no longer than ctx allows: what it has
-// begun is settled all the same. A right that was found gone is begun anew, once.
-func (rs *rights) driveForADD(ctx context.Context, fresh protocol.Right, begin beginning) (protocol.Right, protocol.Result, error) {
-	type driven struct {
-		right protocol.Right
-		res   protocol.Result
-		err   error
+// settle steps a right, from the event that begin returns, until there is nothing to call: each
+// step is a store transaction, each call is sent after its commit. fresh is the record to
+// begin with where the store has none. A right that cannot be settled now is looked at again
+// by itself.
+func (rs *rights) settle(ctx context.Context, fresh protocol.Right, begin beginning) (protocol.Right, protocol.Result, error) {
+	release, err := rs.locks.Lock(ctx, rs.sched, fresh.Name)
+	if err != nil {
+		return fresh, protocol.Result{Verdict: protocol.VerdictLater, Why: err.Error()}, err
 	}
-	var d driven
-	done, add := make(chan struct{}), ctx
-	rs.background(func(ctx context.Context) {
-		d.right, d.res, d.err = rs.driveWhile(ctx, add, fresh, begin)
-		close(done)
+	defer release()
+	return rs.steps(ctx, fresh, begin)
+}
+
+// settleForADD is settle for an ADD, whose context is ctx. The ADD waits for it no longer than ctx
+// allows; what is begun goes on in the background. Nothing is begun for an ADD that has ended:
+// another ADD may come after it and be answered with the right, which must not become the first
+// one's again. So the right stays locked all the while. A right that was found gone is begun anew,
+// once.
+func (rs *rights) settleForADD(ctx context.Context, fresh protocol.Right, begin beginning) (protocol.Right, protocol.Result, error) {
+	r, res := fresh, protocol.Result{Verdict: protocol.VerdictLater}
+	var err error
+	done := make(chan struct{})
+	rs.background(func(running context.Context) {
+		defer close(done)
+		var release func()
+		if release, err = rs.locks.Lock(running, rs.sched, fresh.Name); err != nil {
+			return
+		}
+		defer release()
+		for range 2 {
+			if err = context.Cause(ctx); err != nil {
+				return
+			}
+			if r, res, err = rs.steps(running, fresh, begin); err != nil || res.Verdict != protocol.VerdictGone {
+				return
+			}
+		}
 	})
 	if rs.sched.Wait(ctx, sched.Forever, done) != 0 {
 		return fresh, protocol.Result{Verdict: protocol.VerdictLater}, context.Cause(ctx)
 	}
-	return d.right, d.res, d.err
-}
-
-// driveWhile is what driveForADD does in the background. It begins nothing for an ADD, whose
-// context is add, that has ended: another ADD may come after it and be answered with the
-// right, which must not become the first one's again. So the right stays locked all the
-// while, and that other one's drive is the later.
-func (rs *rights) driveWhile(ctx, add context.Context, fresh protocol.Right, begin beginning) (protocol.Right, protocol.Result, error) {
-	release, err := rs.locks.Lock(ctx, rs.sched, fresh.Name)
-	if err != nil {
-		return fresh, protocol.Result{Verdict: protocol.VerdictLater, Why: err.Error()}, err
-	}
-	defer release()
-	if add.Err() != nil {
-		return fresh, protocol.Result{Verdict: protocol.VerdictLater}, context.Cause(add)
-	}
-	r, res, err := rs.driveLocked(ctx, fresh, begin)
-	if err == nil && res.Verdict == protocol.VerdictGone && add.Err() == nil {
-		return rs.driveLocked(ctx, fresh, begin)
-	}
 	return r, res, err
 }
 
-// drive steps a right, from the event that begin returns, until there is nothing to call: each
-// step is a store transaction, each call is sent after its commit. fresh is the record to
-// begin with where the store has none. A right that cannot be settled now is looked at again
-// by itself.
-func (rs *rights) drive(ctx context.Context, fresh protocol.Right, begin beginning) (protocol.Right, protocol.Result, error) {
-	release, err := rs.locks.Lock(ctx, rs.sched, fresh.Name)
-	if err != nil {
-		return fresh, protocol.Result{Verdict: protocol.VerdictLater, Why: err.Error()}, err
-	}
-	defer release()
-	return rs.driveLocked(ctx, fresh, begin)
-}
-
-// driveLocked is drive for a caller that has locked the right.
-func (rs *rights) driveLocked(ctx context.Context, fresh protocol.Right, begin beginning) (protocol.Right, protocol.Result, error) {
+// steps is settle for a caller that has locked the right.
+func (rs *rights) steps(ctx context.Context, fresh protocol.Right, begin beginning) (protocol.Right, protocol.Result, error) {
 	var refused protocol.Result // while the right is being given back
 	var why string              // the last reason that a step gave
 	var unanswered error
@@ -141,7 +132,7 @@ func (rs *rights) driveLocked(ctx context.Context, fresh protocol.Right, begin b
 		why = cmp.Or(res.Why, why)
 		if res.Call == protocol.CallNone {
 			res.Why = why
-			rs.settle(self, res, before)
+			rs.planNext(self, res, before)
 			switch {
 			case refused.Verdict == protocol.VerdictRefused:
 				res.Verdict, res.Passes, res.Why = refused.Verdict, refused.Passes, refused.Why
@@ -227,7 +218,7 @@ func (rs *rights) step(ctx context.Context, fresh protocol.Right, begin beginnin
 
 // letGo gives a right back if nothing rests on it. One that is Frozen stays.
 func (rs *rights) letGo(ctx context.Context, r protocol.Right) {
-	_, res, err := rs.drive(ctx, r, rs.beginWith(protocol.Event{Kind: protocol.EventLetGo}))
+	_, res, err := rs.settle(ctx, r, rs.beginWith(protocol.Event{Kind: protocol.EventLetGo}))
 	rs.logLetGo(ctx, r, res, err)
 }
 

@@ -98,7 +98,7 @@ func (rs *rights) callUse(ctx context.Context, self protocol.Self, ev protocol.E
 }
 
 // callRequest sends a step's call about a request. shown is the sub-lease as the last
-// answer of this drive showed it.
+// answer showed it while it was settled.
 func (rs *rights) callRequest(ctx context.Context, self protocol.Self, r protocol.Right, call protocol.Call, shown *protocol.SubLease) (protocol.Event, error) {
 	ev := protocol.Event{Kind: protocol.EventAnswer, Call: call}
 	var s protocol.SubLease

@@ -37,7 +37,7 @@ func (c carefulLeases) ReadLease(ctx context.Context, name string) (protocol.Lea
 	}
 	got, out, err := c.Leases.ReadLease(ctx, name)
 	if out == protocol.NotFound {
-		c.rs.reg.shown(name, false)
+		c.rs.reg.noteDisputed(name, false)
 	}
 	if out != protocol.Done {
 		return got, out, err
@@ -47,9 +47,9 @@ func (c carefulLeases) ReadLease(ctx context.Context, name string) (protocol.Lea
 	wait := c.rs.pools.withheld(got.Pool)
 	// Of an earlier pool of the name nothing is given back: the pool there is now may wait
 	// for just that lease, of a store that this node has lost, and the node for the pool.
-	anothers := out == protocol.Done && r.Phase == protocol.Held && got.Store != c.rs.st.ID() && wait != nil && !c.rs.pools.ofEarlierPool(r)
-	c.rs.reg.shown(name, anothers)
-	if anothers { // somebody leased the block before he noticed, and gives it back
+	disputed := out == protocol.Done && r.Phase == protocol.Held && got.Store != c.rs.st.ID() && wait != nil && !c.rs.pools.ofEarlierPool(r)
+	c.rs.reg.noteDisputed(name, disputed)
+	if disputed { // somebody leased the block before he noticed, and gives it back
 		return protocol.Lease{}, protocol.Unknown, wait
 	}
 	return got, out, err

@@ -89,7 +89,7 @@ func (rs *rights) confirmUse(ctx context.Context, self protocol.Self, ev protoco
 	return ev, err
 }
 
-// confirmRequest decides by what the call before it, of the same drive, has shown live
+// confirmRequest decides by what the call before it has shown live
 // of the sub-lease: one that was only just created has no answer, and what has been read
 // need not be read again. Another object under the name is a matter for the next read.
 func (rs *rights) confirmRequest(ev protocol.Event, r protocol.Right, s protocol.SubLease) (protocol.Event, error) {

@@ -62,8 +62,8 @@ func (rs *rights) frozenKeeps(tx *store.Tx, r protocol.Right) (bool, error) {
 	return err == nil && (!known || lost.Boot == rs.cfg.Boot), err
 }
 
-// say has a right said in the registration's term, or learns that it was taken.
-func (rs *rights) say(ctx context.Context, name string) error {
+// confirm has a right written in the registration's term, or learns that it was taken.
+func (rs *rights) confirm(ctx context.Context, name string) error {
 	var r protocol.Right
 	var ok bool
 	err := rs.st.ViewContext(ctx, func(tx *store.Tx) (err error) {
@@ -73,7 +73,7 @@ func (rs *rights) say(ctx context.Context, name string) error {
 	if err != nil || !ok {
 		return err
 	}
-	r, res, err := rs.driveForADD(ctx, r, rs.beginWith(protocol.Event{Kind: protocol.EventWant}))
+	r, res, err := rs.settleForADD(ctx, r, rs.beginWith(protocol.Event{Kind: protocol.EventWant}))
 	if err == nil && !r.Serves(rs.reg.term()) && (res.Verdict == protocol.VerdictLater || res.Verdict == protocol.VerdictRefused) {
 		err = &unsaidError{Right: name, Why: res.Why}
 	}
@@ -124,9 +124,9 @@ func checkLost(tx *store.Tx, key store.Key) error {
 	return nil
 }
 
-// sayLost tells people that a right was taken from this node, and who uses it: the
+// warnLost tells people that a right was taken from this node, and who uses it: the
 // addresses of these pods may be others' by now.
-func (rs *rights) sayLost(r protocol.Right, why string) {
+func (rs *rights) warnLost(r protocol.Right, why string) {
 	var pods []string
 	err := rs.st.Peek(func(tx *store.Tx) error { // an event waits for no disk
 		for att, err := range tx.Attachments() {

@@ -129,8 +129,8 @@ func (q *requests) untried(before func(tried protocol.Instant) bool) []*request 
 	return all
 }
 
-// darkLeases are the leases whose block is open and that do not serve: lost ones
-// that attachments rest on, frozen ones, and those that have not been said again in a new term.
+// unservingLeases are the leases whose block is open and that do not serve: lost ones
+// that attachments rest on, frozen ones, and those that have not been confirmed in a new term.
 // What is free of them is no address that this node can give. The zero value is
 // ready.
 type unservingLeases struct {

@@ -38,7 +38,7 @@ func TestUseGoesBack(t *testing.T) {
 			a.put(t, r)
 			s := &subLeasesThatGo{}
 			a.cl.SubLeases = carefulSubLeases{s, a.rights}
-			_, _, _ = a.rights.drive(t.Context(), r, a.rights.beginWith(protocol.Event{Kind: protocol.EventLetGo}))
+			_, _, _ = a.rights.settle(t.Context(), r, a.rights.beginWith(protocol.Event{Kind: protocol.EventLetGo}))
 			if _, known := a.right(r.Name); known != kept || s.deleted == kept {
 				t.Errorf("%s, said in term %d of 3: recorded %v, deleted %v; want it kept: %v", r.Name, said, known, s.deleted, kept)
 			}

@@ -81,10 +81,10 @@ func (rs *rights) lookIn(name string, d time.Duration) {
 // answers all agents at once, and must not have them back all at once.
 func (rs *rights) retryLater() time.Duration { return retryAfter - sched.N(rs.sched, retryAfter/2) }
 
-// settle plans the next look at a right that a drive has left, whose last step self
-// made. The look that was planned before the drive asked anything is superfluous if the right is
+// planNext plans the next look at a right, whose last step self made. The look that was planned
+// before the API server was asked anything is superfluous if the right is
 // settled.
-func (rs *rights) settle(self protocol.Self, res protocol.Result, before *plannedLook) {
+func (rs *rights) planNext(self protocol.Self, res protocol.Result, before *plannedLook) {
 	r, now := res.Next, rs.sched.Now().Wall
 	switch {
 	case res.Forget || res.Verdict == protocol.VerdictServes:
@@ -113,7 +113,7 @@ func (rs *rights) settle(self protocol.Self, res protocol.Result, before *planne
 		rs.lookIn(r.Name, rs.retryLater())
 	}
 	if taken := res.Verdict == protocol.VerdictTaken || res.Verdict == protocol.VerdictRefused; taken && r.Phase == protocol.Lost && !cededWhole(r) {
-		rs.sayLost(r, res.Why)
+		rs.warnLost(r, res.Why)
 	}
 }
 
@@ -135,7 +135,7 @@ func (rs *rights) lookAgain(ctx context.Context) {
 			// created when the API server had gone back may be another's.
 			ev.Kind = protocol.EventLetGo
 		}
-		if _, res, err := rs.drive(ctx, r, rs.beginWith(ev)); err != nil && ctx.Err() == nil {
+		if _, res, err := rs.settle(ctx, r, rs.beginWith(ev)); err != nil && ctx.Err() == nil {
 			rs.lookIn(name, rs.retryLater())
 			rs.log.DebugContext(ctx, "look put off", "right", name, "error", err, "verdict", res.Verdict)
 		}
@@ -143,7 +143,7 @@ func (rs *rights) lookAgain(ctx context.Context) {
 }
 
 // planLooks plans a look at every right that does not serve and has no plan: none
-// may be forgotten, whatever ended the drive that was to plan it.
+// may be forgotten, whatever kept it from being planned.
 func (rs *rights) planLooks(ctx context.Context) {
 	term := rs.reg.term()
 	err := rs.st.View(func(tx *store.Tx) error {
@@ -162,18 +162,18 @@ func (rs *rights) planLooks(ctx context.Context) {
 	}
 }
 
-// How fast a node says its rights again in a new term: some at once, the others over
+// How fast a node confirms its rights in a new term: some at once, the others over
 // a while, so that nodes which all begin a term at once, as after an outage, do not
-// send everything at once. A right that an ADD needs is not waited for: it is said
+// send everything at once. A right that an ADD needs is not waited for: it is confirmed
 // when it is needed.
 const (
-	sayPace  = 50 * time.Millisecond // for each right
-	sayWhile = 10 * time.Second      // at most for all
+	confirmPace  = 50 * time.Millisecond // for each right
+	confirmWhile = 10 * time.Second      // at most for all
 )
 
-// sayAgain plans to say rights again in a new term.
-func (rs *rights) sayAgain(names []string) {
-	over := min(time.Duration(len(names))*sayPace, sayWhile)
+// confirmAgain plans to confirm rights in a new term.
+func (rs *rights) confirmAgain(names []string) {
+	over := min(time.Duration(len(names))*confirmPace, confirmWhile)
 	for i, name := range names {
 		if i < rs.cfg.Parallel {
 			rs.lookIn(name, 0)

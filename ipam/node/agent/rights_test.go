@@ -171,7 +171,7 @@ func TestLookWithoutARegistration(t *testing.T) {
 			t.Fatal(err)
 		}
 		answer := protocol.Event{Kind: protocol.EventAnswer, Call: protocol.CallRead}
-		if _, _, err := a.rights.drive(context.Background(), r, a.rights.beginWith(answer)); err != nil {
+		if _, _, err := a.rights.settle(context.Background(), r, a.rights.beginWith(answer)); err != nil {
 			t.Fatal(err)
 		}
 		if got := a.rights.schedule.next[r.Name].at - silent; got != want {
@@ -213,7 +213,7 @@ func TestLookTakenUpLate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := a.rights.drive(context.Background(), r, a.rights.beginWith(protocol.Event{Kind: protocol.EventLook})); err != nil {
+		if _, _, err := a.rights.settle(context.Background(), r, a.rights.beginWith(protocol.Event{Kind: protocol.EventLook})); err != nil {
 			t.Fatal(err)
 		}
 		err = a.st.View(func(tx *store.Tx) error {
@@ -241,10 +241,10 @@ func (d doubtedRead) ReadLease(context.Context, string) (protocol.Lease, protoco
 	return d.lease, protocol.Done, nil
 }
 
-// TestDriveKeepsALookThatItDoesNotMake: a drive makes superfluous the look at its right that was
-// planned before it asked the API server. One that was planned since may be about what happened
-// after the answer, and stays. So does any if the drive asks nothing.
-func TestDriveKeepsALookThatItDoesNotMake(t *testing.T) {
+// TestSettleKeepsALookThatItDoesNotMake: to settle a right makes superfluous the look at it that
+// was planned before it asked the API server. One that was planned since may be about what happened
+// after the answer, and stays. So does any if nothing is asked.
+func TestSettleKeepsALookThatItDoesNotMake(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		event  protocol.EventKind
@@ -272,9 +272,9 @@ func TestDriveKeepsALookThatItDoesNotMake(t *testing.T) {
 				},
 			}
 			a.rights.lookIn(r.Name, time.Minute)
-			_, res, err := a.rights.drive(t.Context(), r, a.rights.beginWith(protocol.Event{Kind: tt.event}))
+			_, res, err := a.rights.settle(t.Context(), r, a.rights.beginWith(protocol.Event{Kind: tt.event}))
 			if err != nil || res.Verdict != protocol.VerdictServes {
-				t.Fatalf("the drive ends with %v, %v", res.Verdict, err)
+				t.Fatalf("it ends with %v, %v", res.Verdict, err)
 			}
 			if got := a.rights.schedule.planned(r.Name) != nil; got != tt.stays {
 				t.Errorf("a look is planned: %v; want %v", got, tt.stays)

@@ -85,7 +85,7 @@ func TestUseOfAnAddThatGaveUp(t *testing.T) {
 			defer unlock()
 			r := r
 			r.Use = &use
-			return a.driveUse(ctx, r)
+			return a.settleUse(ctx, r)
 		}
 		go func() { <-uses.waiting; time.Sleep(6 * time.Second); close(uses.goOn) }()
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
