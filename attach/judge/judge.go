@@ -21,12 +21,20 @@ type Known interface {
 	access.Facts
 }
 
+// maxRefused is after how many elements that are refused the others are not looked at: the pod is
+// not attached in any case, and its runtime tries again and again.
+const maxRefused = 16
+
 // List decides of each element of a list which network it is, and whether a pod of namespace may
 // be attached to it now. An error means that something is not known now.
 func List(ctx context.Context, known Known, namespace string, elements []podnetwork.Element) ([]facts.PodNetwork, error) {
 	verdicts := make([]facts.PodNetwork, len(elements))
-	first := map[string]int{}
+	first, refused := map[string]int{}, 0
 	for i, e := range elements {
+		if refused == maxRefused {
+			verdicts[i] = facts.PodNetwork{Name: e.Network, Refused: fmt.Sprintf("it is not looked at, since %d before it are refused", maxRefused), Later: true}
+			continue
+		}
 		v, err := judge(ctx, known, namespace, e)
 		if err != nil {
 			return nil, fmt.Errorf("%v: %w", e, err)
@@ -36,7 +44,9 @@ func List(ctx context.Context, known Known, namespace string, elements []podnetw
 			v.Later = false
 		}
 		first[v.Name] = i
-		verdicts[i] = v
+		if verdicts[i] = v; v.Refused != "" {
+			refused++
+		}
 	}
 	return verdicts, nil
 }

@@ -3,6 +3,7 @@ package judge_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -107,5 +108,18 @@ func TestJudgeSaysWhatIsNotKnown(t *testing.T) {
 	_, err := judge.List(t.Context(), known{down: down}, "shop", []api.Element{{Network: "lan"}})
 	if !errors.Is(err, down) || !strings.Contains(err.Error(), "PodNetwork lan: ") {
 		t.Errorf("got %v; want %v of PodNetwork lan", err, down)
+	}
+}
+
+// TestJudgeLooksAtNoMoreThanNeeded: a pod that lists many networks which do not exist is
+// attached to none.
+func TestJudgeLooksAtNoMoreThanNeeded(t *testing.T) {
+	var elements []api.Element
+	for i := range 17 {
+		elements = append(elements, api.Element{Network: fmt.Sprintf("none-%d", i)})
+	}
+	all, err := judge.List(t.Context(), known{}, "shop", elements)
+	if err != nil || !strings.Contains(all[15].Refused, "does not exist") || !strings.Contains(all[16].Refused, "not looked at, since 16 before it") || !all[16].Later {
+		t.Errorf("got %+v, %v; want the last not looked at", all, err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -37,6 +38,10 @@ type Source interface {
 // parallel is how many definitions are read at once.
 const parallel = 8
 
+// maxMissing is after how many definitions that do not exist the others are not looked up: the pod
+// is not attached in any case, and its runtime tries again and again.
+const maxMissing = 16
+
 // Gather answers a question from src.
 func Gather(ctx context.Context, src Source, q facts.Question) (facts.Answer, error) {
 	pod, err := src.Pod(ctx, q.Pod)
@@ -56,11 +61,18 @@ func Gather(ctx context.Context, src Source, q facts.Question) (facts.Answer, er
 		return facts.Answer{}, err
 	}
 	answer.Networks = make([]facts.Definition, len(refs))
+	var missing atomic.Int32
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
 	for i, ref := range refs {
 		g.Go(func() (err error) {
-			answer.Networks[i], err = src.Definition(gctx, ref, i < len(q.Networks))
+			if missing.Load() >= maxMissing {
+				answer.Networks[i] = facts.Definition{Ref: ref, Missing: fmt.Sprintf("it is not looked up, since %d others do not exist", maxMissing)}
+				return nil
+			}
+			if answer.Networks[i], err = src.Definition(gctx, ref, i < len(q.Networks)); answer.Networks[i].Missing != "" {
+				missing.Add(1)
+			}
 			return err
 		})
 	}

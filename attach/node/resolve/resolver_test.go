@@ -452,6 +452,28 @@ func TestInvalidNamesAreNotLookedUp(t *testing.T) {
 	}
 }
 
+// Of many definitions that do not exist the first are looked up: the pod is attached to nothing.
+func TestMissingDefinitionsAreNotAllLookedUp(t *testing.T) {
+	w := newWorld()
+	run(t, w, func(t *testing.T, r *Resolver) {
+		var names []string
+		for i := range 256 {
+			names = append(names, fmt.Sprintf("none-%d", i))
+		}
+		w.pods[podName{"ns", "p"}] = podOf("p", "u1", strings.Join(names, ","))
+		answer := mustAsk(t, r, question("p", "u1"))
+		reads := slices.DeleteFunc(w.took(), func(read string) bool { return !strings.HasPrefix(read, "definition ") })
+		if n := len(reads); n < maxMissing || n >= maxMissing+parallel {
+			t.Errorf("%d definitions were read; want %d, and no more than were under way", n, maxMissing)
+		}
+		for _, d := range answer.Networks {
+			if d.Missing == "" {
+				t.Errorf("%s is not missing", d.Ref)
+			}
+		}
+	})
+}
+
 // TestNamespaceLabelsWhereADefinitionAsksForThem (N77).
 func TestNamespaceLabelsWhereADefinitionAsksForThem(t *testing.T) {
 	w := newWorld()
