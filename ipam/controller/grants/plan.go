@@ -22,8 +22,8 @@ type round struct {
 	entered []*lease // leases that this plan wants to create
 	// dry are the searches that have found nothing in this round, and searches the
 	// holders that they can turn to.
-	dry      map[string]bool
-	searches map[string]*search
+	exhausted map[string]bool
+	searches  map[string]*search
 	// wants is how many addresses the requests of each node want in this round, and views of how
 	// many views they have found none, if these are many.
 	wants, views map[protocol.NodeName]int
@@ -70,7 +70,7 @@ type part struct {
 func (b *Book) plan(asks []*waiter, jobs []*job, now time.Time) *round {
 	r := &round{
 		now: now, jobs: jobs, writes: map[*lease]*write{},
-		dry: map[string]bool{}, searches: map[string]*search{}, registrations: b.untidy(now),
+		exhausted: map[string]bool{}, searches: map[string]*search{}, registrations: b.untidy(now),
 		wants: map[protocol.NodeName]int{}, views: map[protocol.NodeName]int{},
 	}
 	for _, w := range asks {
@@ -116,9 +116,9 @@ func (b *Book) place(r *round, w *waiter) {
 	if !t.found {
 		for _, s := range t.spots {
 			s.unreserve()
-			clear(r.dry)
+			clear(r.exhausted)
 		}
-		b.starve(w, t.dry)
+		b.starve(w, t.exhausted)
 		if t.bad.Reason == NoProblem {
 			b.wait(w)
 			return
@@ -141,10 +141,10 @@ func (b *Book) place(r *round, w *waiter) {
 
 // attempt is the result of a search for the addresses that an ask lacks.
 type attempt struct {
-	spots []spot // reserved
-	found bool   // all
-	bad   Problem
-	dry   []*pool // that are exhausted for this ask
+	spots     []spot // reserved
+	found     bool   // all
+	bad       Problem
+	exhausted []*pool // that are exhausted for this ask
 }
 
 // attempt looks for all addresses that w lacks. It goes on where one cannot be had, so that the
@@ -169,7 +169,7 @@ func (b *Book) attempt(r *round, w *waiter, wants []want, given []Held) attempt 
 			t.bad = bad // one that more addresses would not solve comes first
 		}
 		if bad.Reason == Exhausted {
-			t.dry = append(t.dry, want.pool)
+			t.exhausted = append(t.exhausted, want.pool)
 		}
 	}
 	return t

@@ -32,11 +32,11 @@ func (b *Book) find(r *round, by *waiter, w want) (spot, Problem) {
 	if w.addr.IsValid() {
 		return b.findNamed(r, by, w, size)
 	}
-	if key := w.key(); !r.dry[key] {
+	if key := w.key(); !r.exhausted[key] {
 		if s, bad := w.free(size); s.lease != nil || bad.Reason != NoProblem {
 			return s, bad
 		}
-		r.dry[key] = true
+		r.exhausted[key] = true
 	}
 	if !p.state.Open {
 		return spot{}, problem(PoolNotReady, "pool %s is closed: see its condition Ready", p.name)

@@ -28,8 +28,8 @@ const unaskedFor = time.Second
 // takes a step for every lease of the pool, and a node may write any number of requests.
 const searchesMost = 16
 
-// spent reports whether every block of a family is leased.
-func (p *pool) spent(f allocator.Family, size int) bool {
+// allLeased reports whether every block of a family is leased.
+func (p *pool) allLeased(f allocator.Family, size int) bool {
 	_, left := p.findUnleased(want{pool: p, family: f, search: allocator.View{}.String()}, size)
 	return !left
 }
@@ -37,7 +37,7 @@ func (p *pool) spent(f allocator.Family, size int) bool {
 // summon has holders asked to cede what w wants for by, until enough recalls are under
 // way. Once nobody is left to be asked the pool is exhausted.
 func (b *Book) summon(r *round, by *waiter, w want, size int) Problem {
-	if until := by.came.Add(unaskedFor); r.now.Before(until) && w.pool.spent(w.family, size) {
+	if until := by.came.Add(unaskedFor); r.now.Before(until) && w.pool.allLeased(w.family, size) {
 		w.pool.askAgain = earlier(w.pool.askAgain, until)
 		return Problem{}
 	}
