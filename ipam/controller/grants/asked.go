@@ -17,7 +17,7 @@ type asked struct {
 	unanswering bool
 	// within are again and inVain of recalls of a part alone, by their views: what they
 	// have brought says nothing of the others.
-	within map[string]resting
+	within map[string]partBackoff
 	// answers are those that were answered of late: each who wants one address by its
 	// name goes by that of its own. overdue is the last one that was not answered in time.
 	answers []answer
@@ -32,7 +32,7 @@ type answer struct {
 
 // noteAnswer notes that rec was answered.
 func (a *asked) noteAnswer(rec *recall, now time.Time) {
-	a.answers = slices.DeleteFunc(a.answers, func(x answer) bool { return now.Sub(x.at) >= restMost })
+	a.answers = slices.DeleteFunc(a.answers, func(x answer) bool { return now.Sub(x.at) >= backoffMax })
 	a.answers = append(a.answers, answer{rec, now})
 }
 
@@ -47,14 +47,14 @@ func (a *asked) refusedUntil(addr netip.Addr, tick uint64, now time.Time, counts
 	return until
 }
 
-type resting struct {
+type partBackoff struct {
 	again  time.Time
 	inVain int
 }
 
-// restsFor returns until when a lease is left alone by those who want an address within
+// backoffUntil returns until when a lease is left alone by those who want an address within
 // a view.
-func (a *asked) restsFor(view string) time.Time {
+func (a *asked) backoffUntil(view string) time.Time {
 	if part := a.within[view].again; part.After(a.again) {
 		return part
 	}

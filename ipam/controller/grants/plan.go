@@ -70,7 +70,7 @@ type part struct {
 func (b *Book) plan(asks []*waiter, jobs []*job, now time.Time) *round {
 	r := &round{
 		now: now, jobs: jobs, writes: map[*lease]*write{},
-		exhausted: map[string]bool{}, searches: map[string]*search{}, registrations: b.untidy(now),
+		exhausted: map[string]bool{}, searches: map[string]*search{}, registrations: b.dueCleanups(now),
 		wants: map[protocol.NodeName]int{}, views: map[protocol.NodeName]int{},
 	}
 	for _, w := range asks {

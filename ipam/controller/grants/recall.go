@@ -17,15 +17,15 @@ import (
 const (
 	// patience is how long a holder has to answer a recall before it is passed
 	// over.
-	patience = 2 * time.Second
+	answerTimeout = 2 * time.Second
 	// rest is how long a lease is left alone after a recall that brought nothing,
 	// and a node after one that it did not answer. Each further recall of a lease
-	// that brings nothing doubles it, up to restMost.
-	rest     = 10 * time.Second
-	restMost = 80 * time.Second
+	// that brings nothing doubles it, up to backoffMax.
+	backoff    = 10 * time.Second
+	backoffMax = 80 * time.Second
 	// tidy is how long recalls that are over stay on a registration, so that one write
 	// removes several.
-	tidy = 5 * time.Second
+	cleanupDelay = 5 * time.Second
 
 	// namedMost is how many addresses one recall names: a registration has room for the recalls of
 	// many leases.
@@ -60,13 +60,13 @@ type holder struct {
 	again  time.Time
 	// tidy is when recalls that are over are to be taken off its registration; zero if there
 	// are none.
-	tidy time.Time
+	cleanup time.Time
 }
 
 // due returns when there is something to do about h; zero if never.
 func (h *holder) due() (at time.Time) {
 	if len(h.under) == 0 {
-		return h.tidy
+		return h.cleanup
 	}
 	for _, rec := range h.under {
 		at = earlier(at, rec.until)
@@ -79,9 +79,9 @@ func (h *holder) due() (at time.Time) {
 // rarely: any number of addresses may be said to be another IPAM's.
 func (b *Book) summonNamed(r *round, by *waiter, w want, l *lease) Problem {
 	p, h := w.pool, b.holders[l.Holder.Node]
-	counts := rest
+	counts := backoff
 	if w.bars {
-		counts = restMost
+		counts = backoffMax
 	}
 	fresh := l.asked.refusedUntil(w.addr, by.arrived, r.now, counts)
 	switch {
@@ -195,7 +195,7 @@ func (b *Book) noteCeded(l *lease) {
 	if rec := cmp.Or(under, l.asked.overdue); rec != nil && len(rec.named) > 0 || under != nil && !under.view.IsAll() {
 		return // its answer tells
 	}
-	if again := b.now().Add(rest); again.After(l.asked.again) {
+	if again := b.now().Add(backoff); again.After(l.asked.again) {
 		l.asked.again = again
 	}
 }
@@ -214,7 +214,7 @@ func (b *Book) noteResponsive(l *lease) {
 func (b *Book) endAnswered(rec *recall) {
 	now, l := b.now(), rec.on
 	l.asked.noteAnswer(rec, now)
-	after := func(inVain int) time.Time { return now.Add(min(rest<<min(inVain, 8), restMost)) }
+	after := func(inVain int) time.Time { return now.Add(min(backoff<<min(inVain, 8), backoffMax)) }
 	switch view := rec.view.String(); {
 	case len(rec.named) > 0: // it says nothing of the others
 	case rec.view.IsAll():
@@ -222,11 +222,11 @@ func (b *Book) endAnswered(rec *recall) {
 		l.asked.inVain++
 	default:
 		if l.asked.within == nil {
-			l.asked.within = map[string]resting{}
+			l.asked.within = map[string]partBackoff{}
 		}
-		maps.DeleteFunc(l.asked.within, func(_ string, part resting) bool { return now.Sub(part.again) >= restMost })
+		maps.DeleteFunc(l.asked.within, func(_ string, part partBackoff) bool { return now.Sub(part.again) >= backoffMax })
 		n := l.asked.within[view].inVain
-		l.asked.within[view] = resting{after(n), n + 1}
+		l.asked.within[view] = partBackoff{after(n), n + 1}
 	}
 	b.endRecall(rec)
 	b.noteResponsive(l)
@@ -246,8 +246,8 @@ func (b *Book) noteLateAnswer(rec *recall) {
 
 // endUnanswered ends a recall that the holder did not get, or did not answer in time. The lease
 // is not asked again for the time rest.
-func (b *Book) endUnanswered(rec *recall, rest time.Duration) *holder {
-	rec.on.asked.unanswering, rec.on.asked.again, rec.on.asked.overdue = true, b.now().Add(rest), rec
+func (b *Book) endUnanswered(rec *recall, backoff time.Duration) *holder {
+	rec.on.asked.unanswering, rec.on.asked.again, rec.on.asked.overdue = true, b.now().Add(backoff), rec
 	return b.endRecall(rec)
 }
 
@@ -264,7 +264,7 @@ func (b *Book) endRecall(rec *recall) *holder {
 	rec.on.asked.under = nil
 	h := b.holders[rec.node]
 	h.under = slices.DeleteFunc(h.under, func(r *recall) bool { return r == rec })
-	h.tidy = b.now().Add(tidy)
+	h.cleanup = b.now().Add(cleanupDelay)
 	b.wake(rec.pool)
 	return h
 }
@@ -275,8 +275,8 @@ func (b *Book) expire(now time.Time) {
 	for _, h := range b.holders {
 		for _, rec := range slices.Clone(h.under) {
 			if !rec.until.IsZero() && !now.Before(rec.until) {
-				h := b.endUnanswered(rec, rest)
-				h.silent, h.again = true, now.Add(rest)
+				h := b.endUnanswered(rec, backoff)
+				h.silent, h.again = true, now.Add(backoff)
 			}
 		}
 	}
@@ -288,18 +288,18 @@ func (b *Book) expire(now time.Time) {
 	}
 }
 
-// untidy returns the nodes on whose registrations recalls stand that are over, and forgets
+// dueCleanups returns the nodes on whose registrations recalls stand that are over, and forgets
 // those of which nothing is left to know.
-func (b *Book) untidy(now time.Time) []protocol.NodeName {
+func (b *Book) dueCleanups(now time.Time) []protocol.NodeName {
 	var nodes []protocol.NodeName
 	for node, h := range b.holders {
 		switch {
 		case len(h.under) > 0:
-		case !h.tidy.IsZero():
-			if !now.Before(h.tidy) {
+		case !h.cleanup.IsZero():
+			if !now.Before(h.cleanup) {
 				nodes = append(nodes, node)
 			}
-		case !h.silent || now.Sub(h.again) > restMost:
+		case !h.silent || now.Sub(h.again) > backoffMax:
 			delete(b.holders, node)
 		}
 	}
@@ -336,7 +336,7 @@ func (b *Book) foreign(id string) bool {
 // young reports whether a recall may still wait for its answer, by its maker's clock.
 func young(rec protocol.Recall, now time.Time) bool {
 	made, ok := rec.Made()
-	return ok && now.Sub(made) < rest
+	return ok && now.Sub(made) < backoff
 }
 
 // reach ends the new recalls to node of leases that nobody there answers for: of
@@ -344,7 +344,7 @@ func young(rec protocol.Recall, now time.Time) bool {
 func (b *Book) reach(node protocol.NodeName, store protocol.StoreID) {
 	for _, rec := range slices.Clone(b.holders[node].under) {
 		if rec.until.IsZero() && (store == "" || rec.on.Store != store) {
-			b.endUnanswered(rec, rest)
+			b.endUnanswered(rec, backoff)
 		}
 	}
 }
@@ -355,11 +355,11 @@ func (b *Book) sent(node protocol.NodeName, has []protocol.Recall) {
 	h := b.holders[node]
 	for _, rec := range h.under {
 		if rec.until.IsZero() {
-			rec.until = b.now().Add(patience)
+			rec.until = b.now().Add(answerTimeout)
 		}
 	}
 	if !slices.ContainsFunc(has, func(rec protocol.Recall) bool { return !b.foreign(rec.ID) }) {
-		h.tidy = time.Time{}
+		h.cleanup = time.Time{}
 	}
 }
 
@@ -369,10 +369,10 @@ func (b *Book) unsent(node protocol.NodeName) {
 	h := b.holders[node]
 	for _, rec := range slices.Clone(h.under) {
 		if rec.until.IsZero() {
-			b.endUnanswered(rec, patience)
+			b.endUnanswered(rec, answerTimeout)
 		}
 	}
-	if !h.tidy.IsZero() {
-		h.tidy = b.now().Add(rest)
+	if !h.cleanup.IsZero() {
+		h.cleanup = b.now().Add(backoff)
 	}
 }

@@ -184,11 +184,11 @@ func TestRecalls(t *testing.T) {
 		if most != eachAsks {
 			t.Errorf("%d recalls at once for one who waits; want %d", most, eachAsks)
 		}
-		if took := time.Since(begun); took > 2*patience+unaskedFor+time.Second {
-			t.Errorf("granted after %v; want the silent ones passed over after %v", took, patience)
+		if took := time.Since(begun); took > 2*answerTimeout+unaskedFor+time.Second {
+			t.Errorf("granted after %v; want the silent ones passed over after %v", took, answerTimeout)
 		}
 		r.Withdraw("s-a")
-		time.Sleep(patience + tidy + time.Second)
+		time.Sleep(answerTimeout + cleanupDelay + time.Second)
 		if n := standing(); n > 0 {
 			t.Errorf("%d recalls stand on registrations that are over; want none", n)
 		}
@@ -256,7 +256,7 @@ func TestNamedOfANode(t *testing.T) {
 		}
 		// The silent one answers again, and who waits has what it wanted.
 		mute.start(t)
-		time.Sleep(rest + time.Second)
+		time.Sleep(backoff + time.Second)
 		if got := r.Ask(requestOf(t, "10.0.0.5node mute, which does not answer", "lan", "10.0.0.5-10.0.0.5")); len(got.Granted) != 1 {
 			t.Errorf("once the holder answers: %+v; want 10.0.0.5", got.Problem)
 		}
@@ -304,9 +304,9 @@ func TestSeveralNamedOfOneBlock(t *testing.T) {
 					return r.book.recalls
 				}
 				before := recalls()
-				time.Sleep(10 * rest)
+				time.Sleep(10 * backoff)
 				if n := recalls() - before; n > 11*wanted {
-					t.Errorf("%d recalls for %d addresses in %v; want one for each in %v", n, wanted, 10*rest, rest)
+					t.Errorf("%d recalls for %d addresses in %v; want one for each in %v", n, wanted, 10*backoff, backoff)
 				}
 			})
 		})
@@ -347,7 +347,7 @@ func TestManyToBeKept(t *testing.T) {
 		if got := r.settle(last); got.Problem.Reason != Taken {
 			t.Errorf("what a pod of Tenure's has: %+v; want Taken", got)
 		}
-		time.Sleep(restMost + rest)
+		time.Sleep(backoffMax + backoff)
 		r.mu.Lock()
 		if n := r.book.recalls; n > 4*leases {
 			t.Errorf("%d recalls of %d leases for %d addresses; want two a lease, twice", n, leases, len(all))
@@ -357,7 +357,7 @@ func TestManyToBeKept(t *testing.T) {
 		node.mu.Lock()
 		delete(node.used, last.From[0].Addr)
 		node.mu.Unlock()
-		time.Sleep(restMost + rest)
+		time.Sleep(backoffMax + backoff)
 		if got := r.Ask(last); len(got.Granted) != 1 {
 			t.Errorf("what a pod of Tenure's had: %+v; want it kept", got)
 		}
@@ -422,7 +422,7 @@ func TestAmend(t *testing.T) {
 	id := func(at time.Time, of string) protocol.Recall {
 		return protocol.Recall{ID: fmt.Sprintf("%x.%s.1", at.UnixMilli(), of)}
 	}
-	young, old := id(now.Add(-time.Second), "other"), id(now.Add(-rest), "other")
+	young, old := id(now.Add(-time.Second), "other"), id(now.Add(-backoff), "other")
 	var got []string
 	for _, rec := range b.amend("n1", []protocol.Recall{{ID: "1.me.1"}, {ID: "1.me.2"}, young, old, {ID: "by hand"}}, now) {
 		got = append(got, rec.ID)
@@ -521,7 +521,7 @@ func TestForgetsPartsThatWereRecalled(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.endAnswered(b.recall(&round{now: now}, b.pool("lan"), l, allocator.NewView(set)))
-		now = now.Add(restMost)
+		now = now.Add(backoffMax)
 	}
 	if n := len(l.asked.within); n > 3 {
 		t.Errorf("what is known of parts: %d", n)

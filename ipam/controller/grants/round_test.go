@@ -196,8 +196,8 @@ func TestCededUnasked(t *testing.T) {
 		more.Revision, more.Ceded = o.next(), append(more.Ceded, netip.MustParseAddr("10.0.0.2"))
 		b.Observe(more)
 		now := b.cfg.Now()
-		if got := l.asked.again.Sub(now); got != rest {
-			t.Errorf("it is left alone for %v; want %v", got, rest)
+		if got := l.asked.again.Sub(now); got != backoff {
+			t.Errorf("it is left alone for %v; want %v", got, backoff)
 		}
 		if l.asked.unanswering {
 			t.Error("its holder seems not to answer")
@@ -278,7 +278,7 @@ func TestPartRecalled(t *testing.T) {
 					}
 					return 0
 				}
-				for _, want := range []time.Duration{rest, 2 * rest} {
+				for _, want := range []time.Duration{backoff, 2 * backoff} {
 					b.book.recall(&round{now: b.cfg.Now()}, p, l, part("2").view)
 					answer := l.Lease.Clone()
 					answer.Revision, answer.Published.Answered, answer.Published.Free = o.next(), l.asked.under.ID, 1
@@ -307,12 +307,12 @@ func TestRecallEndsWhileItIsWritten(t *testing.T) {
 		has := b.book.amend("n1", nil, b.cfg.Now())
 		b.book.cancel(l)
 		b.book.sent("n1", has)
-		time.Sleep(tidy)
-		if got := b.book.untidy(b.cfg.Now()); !slices.Contains(got, rec.node) {
+		time.Sleep(cleanupDelay)
+		if got := b.book.dueCleanups(b.cfg.Now()); !slices.Contains(got, rec.node) {
 			t.Errorf("to be tidied are the registrations of %v; want n1", got)
 		}
 		b.book.sent("n1", b.book.amend("n1", has, b.cfg.Now()))
-		if got := b.book.untidy(b.cfg.Now()); len(got) > 0 {
+		if got := b.book.dueCleanups(b.cfg.Now()); len(got) > 0 {
 			t.Errorf("to be tidied are the registrations of %v afterwards; want none", got)
 		}
 	})

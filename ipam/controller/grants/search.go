@@ -109,8 +109,8 @@ func (b *Book) callees(w want, size int, now time.Time) *search {
 		switch {
 		case l.asked.under != nil:
 			s.under++
-		case now.Before(l.asked.restsFor(w.search)):
-			s.again = earlier(s.again, l.asked.restsFor(w.search))
+		case now.Before(l.asked.backoffUntil(w.search)):
+			s.again = earlier(s.again, l.asked.backoffUntil(w.search))
 		case h != nil && h.silent && now.Before(h.again):
 			s.again = earlier(s.again, h.again)
 		default:
