@@ -56,8 +56,8 @@ func (s seen) emptied() bool {
 func (s seen) refuse() plan {
 	if _, denied := errors.AsType[*access.DeniedError](s.admission.err); !denied {
 		_, missing := errors.AsType[*access.MissingError](s.admission.err)
-		if waited := s.now.Sub(s.admission.since); waited < patience {
-			return plan{withdraw: missing, after: patience - waited}
+		if waited := s.now.Sub(s.admission.since); waited < reportDelay {
+			return plan{withdraw: missing, after: reportDelay - waited}
 		}
 		reason := ReasonAccessUnknown
 		if missing && len(s.claim.ips) == 0 { // beside addresses it is for those who have been admitted

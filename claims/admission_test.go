@@ -40,7 +40,7 @@ func TestAdmission(t *testing.T) {
 		{"denied, and granted after it was told so", seen{claim: refused, network: known(), admission: denied, held: held("10.0.0.5")},
 			"withdraw, give back 10.0.0.5, write PoolNotAllowed [], after 15s"},
 		{"not known for a moment", seen{claim: fresh(), network: known(), admission: unknown(time.Second)}, "after 2s"},
-		{"not known", seen{claim: fresh(), network: known(), admission: unknown(patience)}, "write PoolAccessUnknown [], event, after 15s"},
+		{"not known", seen{claim: fresh(), network: known(), admission: unknown(reportDelay)}, "write PoolAccessUnknown [], event, after 15s"},
 		{"denied, and not known any more", seen{claim: refused, network: known(), admission: unknown(time.Second)}, "after 2s"},
 		{"has its addresses: nobody is asked", seen{claim: shows("10.0.0.5/24").happy(), held: held("10.0.0.5"), network: known()}, "nothing"},
 		{"written by hand, before it asks", seen{claim: shows("10.0.0.7/24"), network: known()}, "admit"},
@@ -50,8 +50,8 @@ func TestAdmission(t *testing.T) {
 		{"no address, written by hand", seen{claim: shows("many"), network: known()}, "admit"},
 
 		{"no pool for a moment", seen{claim: fresh(), network: known(), admission: missing(time.Second)}, "withdraw, after 2s"},
-		{"no pool", seen{claim: fresh(), network: known(), admission: missing(patience)}, "withdraw, write PoolNotFound [], event, after 15s"},
-		{"no pool, and written by hand", seen{claim: shows("10.0.0.7/24"), network: known(), admission: missing(patience)},
+		{"no pool", seen{claim: fresh(), network: known(), admission: missing(reportDelay)}, "withdraw, write PoolNotFound [], event, after 15s"},
+		{"no pool, and written by hand", seen{claim: shows("10.0.0.7/24"), network: known(), admission: missing(reportDelay)},
 			"withdraw, write PoolAccessUnknown [10.0.0.7/24], event, after 15s"},
 
 		{"granted, and not shown yet", seen{claim: fresh(), network: known(), held: held("10.0.0.5")}, "admit"},

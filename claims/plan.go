@@ -17,9 +17,9 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// patience is how long a claim's status says nothing of a pool that is missing or not open yet,
+// reportDelay is how long a claim's status says nothing of a pool that is missing or not open yet,
 // or of a call that failed: definitions, pools and claims are often created together.
-const patience = 3 * time.Second
+const reportDelay = 3 * time.Second
 
 // claim is an IPAMClaim as it was read.
 type claim struct {
@@ -298,8 +298,8 @@ func (s seen) whyWaiting() (why *outcome, after time.Duration) {
 		reason = ReasonInternalError
 	}
 	passing := bad.Reason == grants.PoolMissing || bad.Reason == grants.PoolNotReady || bad.Reason == grants.Failed
-	if waited := s.now.Sub(bad.Since); passing && waited < patience {
-		return nil, patience - waited
+	if waited := s.now.Sub(bad.Since); passing && waited < reportDelay {
+		return nil, reportDelay - waited
 	}
 	return new(s.failed(reason, message)), 0
 }

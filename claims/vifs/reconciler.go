@@ -27,8 +27,8 @@ import (
 const (
 	// lookAgain is when a pod is looked at again of whose trouble no event tells the end.
 	lookAgain = 30 * time.Second
-	// patience is how long something is awaited that may come in a moment, before people are told.
-	patience = 5 * time.Second
+	// reportDelay is how long something that may come in a moment is awaited before people are told.
+	reportDelay = 5 * time.Second
 	// soon is when the cache shows what somebody else has written meanwhile.
 	soon = 50 * time.Millisecond
 	// maxEvents is how many faults of one look are told by Events of their own.
@@ -99,7 +99,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	case again:
 		return reconcile.Result{RequeueAfter: soon}, nil
 	case waits || len(p.create) > 0: // of a claim that gets nothing no event tells
-		return reconcile.Result{RequeueAfter: patience}, nil
+		return reconcile.Result{RequeueAfter: reportDelay}, nil
 	case len(p.faults) > 0:
 		return reconcile.Result{RequeueAfter: lookAgain}, nil
 	}
@@ -192,7 +192,7 @@ func (r *Reconciler) tell(ctx context.Context, pod *corev1.Pod, faults []fault) 
 	for i, f := range faults {
 		all[i] = trouble{pod.UID, f}
 	}
-	due, wait := r.told.Due(key, r.Now(), trouble.patience, all...)
+	due, wait := r.told.Due(key, r.Now(), trouble.reportDelay, all...)
 	for i, f := range due {
 		if i < maxEvents {
 			// The API server takes 1 KiB.
@@ -203,10 +203,10 @@ func (r *Reconciler) tell(ctx context.Context, pod *corev1.Pod, faults []fault) 
 	return wait > 0
 }
 
-// patience is how long a fault has to last before people are told.
-func (t trouble) patience() time.Duration {
+// reportDelay is how long a fault has to last before people are told.
+func (t trouble) reportDelay() time.Duration {
 	if t.patient {
-		return patience
+		return reportDelay
 	}
 	return 0
 }

@@ -84,8 +84,8 @@ func installFile(ctx context.Context, from, dir, name string) (changed bool, err
 	return true, atomicfile.SyncDir(dir)
 }
 
-// lockPatience is how long another installer is waited for: it copies two files.
-const lockPatience = 30 * time.Second
+// lockTimeout is how long another installer is waited for: it copies two files.
+const lockTimeout = 30 * time.Second
 
 // lockDir keeps other installers out of a directory until unlock is called.
 func lockDir(ctx context.Context, dir string) (unlock func(), err error) {
@@ -93,7 +93,7 @@ func lockDir(ctx context.Context, dir string) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	waits, cancel := context.WithTimeout(ctx, lockPatience)
+	waits, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
 	for {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
@@ -103,7 +103,7 @@ func lockDir(ctx context.Context, dir string) (unlock func(), err error) {
 		case !errors.Is(err, unix.EWOULDBLOCK):
 			return nil, errors.Join(fmt.Errorf("lock %s: %w", dir, err), f.Close())
 		case !pause.For(waits, 50*time.Millisecond):
-			return nil, errors.Join(lockedBy(f, lockPatience), f.Close())
+			return nil, errors.Join(lockedBy(f, lockTimeout), f.Close())
 		}
 	}
 }

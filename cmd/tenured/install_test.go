@@ -130,11 +130,11 @@ func TestInstallWaitsForAnother(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "another process has the directory "+to+" locked") || !strings.Contains(err.Error(), "lslocks") {
 			t.Errorf("%v; want it to say what it waits for, and how to find who has it", err)
 		}
-		if took := time.Since(began); took != lockPatience {
-			t.Errorf("it waits for %v; want %v", took, lockPatience)
+		if took := time.Since(began); took != lockTimeout {
+			t.Errorf("it waits for %v; want %v", took, lockTimeout)
 		}
 		go func() {
-			time.Sleep(lockPatience / 2)
+			time.Sleep(lockTimeout / 2)
 			other()
 		}()
 		if err := install(); err != nil {

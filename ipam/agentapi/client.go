@@ -30,22 +30,22 @@ type Conn struct {
 	socket string
 }
 
-// Connect connects to the agent's socket, within patience. Its error wraps [ErrNoAgent] where
+// Connect connects to the agent's socket, within timeout. Its error wraps [ErrNoAgent] where
 // nobody listens there.
-func Connect(ctx context.Context, patience time.Duration, socket string) (*Conn, error) {
-	l, err := connect(ctx, time.Now().Add(patience), socket)
+func Connect(ctx context.Context, timeout time.Duration, socket string) (*Conn, error) {
+	l, err := connect(ctx, time.Now().Add(timeout), socket)
 	if err != nil {
 		return nil, err
 	}
 	return &Conn{line: l, r: bufio.NewReader(l), socket: socket}, nil
 }
 
-// Call sends req and waits for its answer until ctx ends, and no longer than patience. An error
+// Call sends req and waits for its answer until ctx ends, and no longer than timeout. An error
 // means that there is no answer, and wraps [ErrNoAnswer] where the request may have been served
 // all the same; c is of no further use. A failure that the agent answers is no error of Call: it
 // is in the Response.
-func (c *Conn) Call(ctx context.Context, patience time.Duration, req Request) (Response, error) {
-	if err := c.Send(ctx, patience, req); err != nil {
+func (c *Conn) Call(ctx context.Context, timeout time.Duration, req Request) (Response, error) {
+	if err := c.Send(ctx, timeout, req); err != nil {
 		return Response{}, err
 	}
 	return c.Receive(ctx)
@@ -53,9 +53,9 @@ func (c *Conn) Call(ctx context.Context, patience time.Duration, req Request) (R
 
 // Send is the first half of Call: it sends the request. The program can do something else until
 // [Conn.Receive] returns the answer. Its errors are those of Call.
-func (c *Conn) Send(ctx context.Context, patience time.Duration, req Request) error {
-	c.line.deadline = time.Now().Add(patience)
-	req.Version, req.DeadlineMillis = Version, max(1, patience.Milliseconds())
+func (c *Conn) Send(ctx context.Context, timeout time.Duration, req Request) error {
+	c.line.deadline = time.Now().Add(timeout)
+	req.Version, req.DeadlineMillis = Version, max(1, timeout.Milliseconds())
 	frame, err := appendFrame(make([]byte, 0, 1024), req)
 	if err != nil {
 		return err
@@ -68,7 +68,7 @@ func (c *Conn) Send(ctx context.Context, patience time.Duration, req Request) er
 	return nil
 }
 
-// Receive is the second half of Call: it returns the answer. It waits as long as the patience
+// Receive is the second half of Call: it returns the answer. It waits as long as the timeout
 // that Send was given. If that is over already, it still returns an answer of up to 4 KiB that
 // has come.
 func (c *Conn) Receive(ctx context.Context) (resp Response, err error) {
@@ -103,10 +103,10 @@ func (c *Conn) noAnswer(ctx context.Context, err error) error {
 	return fmt.Errorf("%s: %w: %w", c.socket, ErrNoAnswer, err)
 }
 
-// Once makes one call by a [Conn], within patience.
-func Once(ctx context.Context, patience time.Duration, socket string, req Request) (Response, error) {
-	deadline := time.Now().Add(patience)
-	c, err := Connect(ctx, patience, socket)
+// Once makes one call by a [Conn], within timeout.
+func Once(ctx context.Context, timeout time.Duration, socket string, req Request) (Response, error) {
+	deadline := time.Now().Add(timeout)
+	c, err := Connect(ctx, timeout, socket)
 	if err != nil {
 		return Response{}, err
 	}

@@ -240,12 +240,12 @@ func TestOnceIsPatient(t *testing.T) {
 		<-over
 		return Response{}
 	})
-	const patience = 2 * time.Second // enough to ask in, also on a busy machine
+	const timeout = 2 * time.Second // enough to ask in, also on a busy machine
 	began := time.Now()
-	_, err := Once(t.Context(), patience, r.socket, Request{Verb: Add})
+	_, err := Once(t.Context(), timeout, r.socket, Request{Verb: Add})
 	close(over)
-	if took := time.Since(began); !errors.Is(err, ErrNoAnswer) || !errors.Is(err, context.DeadlineExceeded) || took < patience {
-		t.Errorf("the call ended with %v after %v; want ErrNoAnswer after %v", err, took, patience)
+	if took := time.Since(began); !errors.Is(err, ErrNoAnswer) || !errors.Is(err, context.DeadlineExceeded) || took < timeout {
+		t.Errorf("the call ended with %v after %v; want ErrNoAnswer after %v", err, took, timeout)
 	}
 	select {
 	case err := <-cause:

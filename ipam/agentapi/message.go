@@ -64,7 +64,7 @@ type Request struct {
 
 	// DeadlineMillis is how long the caller still waits, in milliseconds from
 	// the sending. [Conn.Call] sets it from its context, and [Once] from its
-	// patience; 0 means that the server's own limit decides.
+	// timeout; 0 means that the server's own limit decides.
 	DeadlineMillis int64 `json:"deadlineMillis,omitempty"`
 }
 

@@ -29,9 +29,9 @@ func (f *Faults[F]) New(object types.NamespacedName, faults ...F) []F {
 	return due
 }
 
-// Due is New for faults of which people are told when they have lasted for their patience. wait is
+// Due is New for faults of which people are told when they have lasted for their delay. wait is
 // how long it is until the next of them is due, 0 if there is none.
-func (f *Faults[F]) Due(object types.NamespacedName, now time.Time, patience func(F) time.Duration, faults ...F) (due []F, wait time.Duration) {
+func (f *Faults[F]) Due(object types.NamespacedName, now time.Time, delay func(F) time.Duration, faults ...F) (due []F, wait time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	before, is := f.of[object], map[F]fault{}
@@ -43,7 +43,7 @@ func (f *Faults[F]) Due(object types.NamespacedName, now time.Time, patience fun
 		if !known {
 			at.since = now
 		}
-		switch left := patience(x) - now.Sub(at.since); {
+		switch left := delay(x) - now.Sub(at.since); {
 		case at.told:
 		case left <= 0:
 			at.told = true

@@ -44,7 +44,7 @@ func TestNew(t *testing.T) {
 func TestDue(t *testing.T) {
 	var f Faults[string]
 	lasts := map[string]time.Duration{"slow": time.Minute, "slower": time.Hour}
-	patience := func(x string) time.Duration { return lasts[x] }
+	delay := func(x string) time.Duration { return lasts[x] }
 	for i, step := range []struct {
 		after  time.Duration
 		faults []string
@@ -57,7 +57,7 @@ func TestDue(t *testing.T) {
 		{2 * time.Minute, []string{"slow"}, nil, 0},
 		{3 * time.Minute, []string{"slower"}, nil, time.Hour}, // it had been gone
 	} {
-		due, wait := f.Due(web, noon.Add(step.after), patience, step.faults...)
+		due, wait := f.Due(web, noon.Add(step.after), delay, step.faults...)
 		if !slices.Equal(due, step.due) || wait != step.wait {
 			t.Errorf("step %d: %q are told, the next in %v; want %q, %v", i, due, wait, step.due, step.wait)
 		}

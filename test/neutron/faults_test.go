@@ -106,7 +106,7 @@ func refused(t *testing.T, _ cloud) {
 // slow: Neutron does not answer. A call ends with its patience.
 func slow(t *testing.T, c cloud) {
 	n := c.network(t, "192.0.2.0/24")
-	hasty := client(t, c.door.URL, func(c *neutron.Config) { c.CallTimeout, c.Patience = 300*time.Millisecond, time.Second })
+	hasty := client(t, c.door.URL, func(c *neutron.Config) { c.CallTimeout, c.Timeout = 300*time.Millisecond, time.Second })
 	if err := c.Pause(); err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func killed(t *testing.T, c cloud) {
 		}
 		return lost
 	}})
-	patient := client(t, door.URL, func(c *neutron.Config) { c.Retries, c.Patience = 1000, wait })
+	patient := client(t, door.URL, func(c *neutron.Config) { c.Retries, c.Timeout = 1000, wait })
 	w := neutron.Want{Claim: named(t, 1), Network: n.ID}
 	var p neutron.Port
 	ended := make(chan error, 1)

@@ -29,7 +29,7 @@ var tenant = server.As("somebody", mine, "member,reader")
 func client(t *testing.T, url string, change ...func(*neutron.Config)) *neutron.Client {
 	t.Helper()
 	cfg := neutron.DefaultConfig()
-	cfg.CallTimeout, cfg.Patience = time.Minute, 2*time.Minute
+	cfg.CallTimeout, cfg.Timeout = time.Minute, 2*time.Minute
 	cfg.Clouds = fmt.Appendf(nil, "clouds: {test: {auth_type: none, auth: {endpoint: %q}}}", url)
 	cfg.Cloud, cfg.Cluster = "test", "here"
 	for _, c := range change {

@@ -93,9 +93,9 @@ func (r *Runner) collectUnread(ctx context.Context, network string, unread []err
 
 // collect undoes an attachment that its runtime does not know any more.
 func (r *Runner) collect(ctx context.Context, e *journal.Entry) error {
-	patience, cancel := context.WithTimeout(ctx, heirs)
+	waits, cancel := context.WithTimeout(ctx, heirs)
 	defer cancel()
-	lock, err := r.State.LockAmong(patience, r.Lock, e.ContainerID)
+	lock, err := r.State.LockAmong(waits, r.Lock, e.ContainerID)
 	if err != nil {
 		return fmt.Errorf("container %s: %w", e.ContainerID, err)
 	}

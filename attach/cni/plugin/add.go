@@ -34,11 +34,11 @@ func (c *call) add(ctx context.Context, args *cnicall.Args) error {
 	if c.previous, err = delegate.ReadPrevious(args.Version, conf.PrevResult); err != nil {
 		return types.NewError(types.ErrInvalidNetworkConfig, err.Error(), "the runtime must pass what the plugin before has answered")
 	}
-	if err := ready(ctx, conf.ReadinessFile, readyPatience); err != nil {
+	if err := ready(ctx, conf.ReadinessFile, readyTimeout); err != nil {
 		return types.NewError(types.ErrTryAgainLater, err.Error(), "")
 	}
 	about := question(conf.Question(pod))
-	c.announce(ctx, askPatience, about) // to have the answer when the lock is taken
+	c.announce(ctx, askTimeout, about) // to have the answer when the lock is taken
 	r := c.runner(conf, args)
 	if err := c.lock(ctx, r, args.ContainerID); err != nil {
 		return err
@@ -142,11 +142,11 @@ func readArgs(text string) (args []plan.Arg, pod facts.PodRef, err error) {
 
 // ready waits until the file exists that tells that the default network is ready.
 // No file is always ready.
-func ready(ctx context.Context, file string, patience time.Duration) error {
+func ready(ctx context.Context, file string, timeout time.Duration) error {
 	if file == "" {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for {
 		_, err := os.Stat(file)

@@ -28,7 +28,7 @@ func question(q facts.Question) agentapi.Request {
 
 // ask asks the agent about the pod.
 func (c *call) ask(ctx context.Context, q agentapi.Request) (facts.Answer, error) {
-	resp, err := c.reach(ctx, time.Now().Add(askPatience), q)
+	resp, err := c.reach(ctx, time.Now().Add(askTimeout), q)
 	if err != nil {
 		return facts.Answer{}, types.NewError(types.ErrTryAgainLater, err.Error(), "is the node's agent (tenured) running?")
 	}
@@ -50,15 +50,15 @@ func (c *call) ask(ctx context.Context, q agentapi.Request) (facts.Answer, error
 
 // announce sends a request ahead of the reach that takes its answer: the agent works on
 // it while this process does something else. If it cannot be sent, reach says why.
-func (c *call) announce(ctx context.Context, patience time.Duration, req agentapi.Request) {
+func (c *call) announce(ctx context.Context, timeout time.Duration, req agentapi.Request) {
 	if c.conn == nil {
-		conn, err := agentapi.Connect(ctx, patience, c.socket)
+		conn, err := agentapi.Connect(ctx, timeout, c.socket)
 		if err != nil {
 			return
 		}
 		c.conn = conn
 	}
-	if c.conn.Send(ctx, patience, req) != nil {
+	if c.conn.Send(ctx, timeout, req) != nil {
 		c.hangUp()
 		return
 	}
@@ -133,7 +133,7 @@ func (c *call) queueNews(k journal.Key, r facts.Report) {
 // announceNews sends ahead what the agent is to be told first, if there is anything.
 func (c *call) announceNews(ctx context.Context) {
 	if len(c.news) > 0 {
-		c.announce(ctx, reportPatience, c.news[0].request())
+		c.announce(ctx, reportTimeout, c.news[0].request())
 	}
 }
 
@@ -175,7 +175,7 @@ func (c *call) tell(ctx context.Context) {
 	if len(c.news) == 0 {
 		return
 	}
-	if err := c.send(ctx, time.Now().Add(reportPatience)); err != nil {
+	if err := c.send(ctx, time.Now().Add(reportTimeout)); err != nil {
 		c.warn("the agent was not told of the attachments; a later call tells it: %v", err)
 	}
 }

@@ -130,7 +130,7 @@ func TestTellOnASlowDisk(t *testing.T) {
 		return agentapi.Response{}
 	})
 	c.Now = func() time.Time { // asked for by the search
-		time.Sleep(2 * reportPatience)
+		time.Sleep(2 * reportTimeout)
 		return time.Now()
 	}
 	const tries = 20 // the agent may be late by itself, on a busy machine

@@ -30,18 +30,18 @@ import (
 
 // What a call waits for, and how long.
 const (
-	// lockPatience is for another call for the same container to end.
-	lockPatience = time.Minute
-	// readyPatience is for the default network to become ready, before an ADD;
-	// unreadyPatience before a DEL, which goes on all the same.
-	readyPatience   = 45 * time.Second
-	unreadyPatience = 5 * time.Second
-	// askPatience is for the agent's answer; its own waits are shorter.
-	askPatience = 30 * time.Second
-	// reportPatience is for the agent to accept the call's own report, before the
+	// lockTimeout is for another call for the same container to end.
+	lockTimeout = time.Minute
+	// readyTimeout is for the default network to become ready, before an ADD;
+	// unreadyTimeout before a DEL, which goes on all the same.
+	readyTimeout   = 45 * time.Second
+	unreadyTimeout = 5 * time.Second
+	// askTimeout is for the agent's answer; its own waits are shorter.
+	askTimeout = 30 * time.Second
+	// reportTimeout is for the agent to accept the call's own report, before the
 	// runtime's answer is printed, and for it to accept those of earlier calls, once they
 	// have been read from disk.
-	reportPatience = 100 * time.Millisecond
+	reportTimeout = 100 * time.Millisecond
 )
 
 // Plugin is what a call needs of its process beside its standard input and its
@@ -153,7 +153,7 @@ func (c *call) lock(ctx context.Context, r *delegate.Runner, containerID string)
 	var err error
 	if r.Lock, err = c.state.Lock(now, containerID); errors.Is(err, journal.ErrBusy) {
 		c.hangUp() // the answer to what was asked ahead will be old
-		ctx, cancel := context.WithTimeout(ctx, lockPatience)
+		ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 		defer cancel()
 		r.Lock, err = c.state.Lock(ctx, containerID)
 	}
@@ -183,7 +183,7 @@ func (c *call) del(ctx context.Context, args *cnicall.Args) error {
 	if err != nil && conf.Name == "" {
 		return err
 	}
-	_ = ready(ctx, conf.ReadinessFile, unreadyPatience)
+	_ = ready(ctx, conf.ReadinessFile, unreadyTimeout)
 	if err := c.lock(ctx, r, args.ContainerID); err != nil {
 		if c.nothingToLock(err, keyOf(conf, args)) {
 			return r.Detach(ctx, keyOf(conf, args), args.Netns)
@@ -268,9 +268,9 @@ func (c *call) gc(ctx context.Context, args *cnicall.Args) error {
 	if err != nil {
 		return err
 	}
-	patience, cancel := context.WithTimeout(ctx, lockPatience)
+	waits, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
-	if r.Lock, err = c.state.LockAll(patience); err != nil {
+	if r.Lock, err = c.state.LockAll(waits); err != nil {
 		return busy(err)
 	}
 	defer c.release(r)

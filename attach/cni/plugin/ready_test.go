@@ -14,9 +14,9 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/lean/cnicall"
 )
 
-// TestPatience (N71): while the default network is not ready, an ADD waits, and then has its
+// TestTimeouts (N71): while the default network is not ready, an ADD waits, and then has its
 // runtime try again; a DEL waits for less, and goes on. Time is a bubble's.
-func TestPatience(t *testing.T) {
+func TestTimeouts(t *testing.T) {
 	dir := t.TempDir()
 	args := &cnicall.Args{
 		ContainerID: "c", Netns: "/run/netns/p", IfName: "eth0", Args: "K8S_POD_NAMESPACE=ns;K8S_POD_NAME=p",
@@ -27,12 +27,12 @@ func TestPatience(t *testing.T) {
 		c := &call{Plugin: Plugin{Stderr: io.Discard, Now: time.Now}}
 		begin := time.Now()
 		err := c.add(t.Context(), args)
-		if e, ok := errors.AsType[*types.Error](err); !ok || e.Code != types.ErrTryAgainLater || time.Since(begin) != readyPatience {
-			t.Errorf("ADD: %v after %v; want code 11 after %v", err, time.Since(begin), readyPatience)
+		if e, ok := errors.AsType[*types.Error](err); !ok || e.Code != types.ErrTryAgainLater || time.Since(begin) != readyTimeout {
+			t.Errorf("ADD: %v after %v; want code 11 after %v", err, time.Since(begin), readyTimeout)
 		}
 		begin = time.Now()
-		if err := c.del(t.Context(), args); err != nil || time.Since(begin) != unreadyPatience {
-			t.Errorf("DEL: %v after %v; want success after %v", err, time.Since(begin), unreadyPatience)
+		if err := c.del(t.Context(), args); err != nil || time.Since(begin) != unreadyTimeout {
+			t.Errorf("DEL: %v after %v; want success after %v", err, time.Since(begin), unreadyTimeout)
 		}
 	})
 }

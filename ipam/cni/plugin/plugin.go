@@ -22,10 +22,10 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 )
 
-// patience is how long a call waits for the agent's answer, or in local mode for
+// callTimeout is how long a call waits for the agent's answer, or in local mode for
 // other processes. The agent's own waits are far shorter, and runtimes wait
 // longer.
-const patience = 30 * time.Second
+const callTimeout = 30 * time.Second
 
 // Plugin is what a call needs of its process beside its standard input and its
 // environment, which it reads by itself as every CNI plugin does.
@@ -160,12 +160,12 @@ func (c *call) ask(ctx context.Context, verb agentapi.Verb, args *cnicall.Args, 
 	}
 	var resp agentapi.Response
 	if conf.Mode == poolspec.ModeLocal {
-		ctx, cancel := context.WithTimeout(ctx, patience)
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
 		resp = local.Serve(ctx, req, c.Now())
 	} else {
 		var err error
-		if resp, err = agentapi.Once(ctx, patience, conf.Socket, req); err != nil {
+		if resp, err = agentapi.Once(ctx, callTimeout, conf.Socket, req); err != nil {
 			return resp, err
 		}
 	}

@@ -15,8 +15,8 @@ const (
 	longWait  = 2 * time.Second
 )
 
-// errPatience is why a call of a method ends that has taken all its time.
-var errPatience = errors.New("Neutron has not answered within the time that a call may take")
+// errTimeout is why a call of a method ends that has taken all its time.
+var errTimeout = errors.New("Neutron has not answered within the time that a call may take")
 
 // budget is what one call of a method may spend. It belongs to one goroutine.
 type budget struct {
@@ -25,9 +25,9 @@ type budget struct {
 	wait    time.Duration
 }
 
-// begin returns the budget of one call of a method, whose context ends with its patience.
+// begin returns the budget of one call of a method, whose context ends with its timeout.
 func (c *Client) begin(ctx context.Context) (context.Context, context.CancelFunc, *budget) {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.Patience, errPatience)
+	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.Timeout, errTimeout)
 	return ctx, cancel, &budget{c: c, retries: c.cfg.Retries, wait: firstWait}
 }
 

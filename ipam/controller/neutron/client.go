@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Config says which Neutron, as whom, and with how much patience.
+// Config says which Neutron, as whom, and how long it may take.
 type Config struct {
 	// Clouds is the text of a clouds.yaml. An entry with "auth_type: none" has the URL of
 	// Neutron in "auth: {endpoint: …}" and sends no credentials. Files that other entries
@@ -30,14 +30,14 @@ type Config struct {
 	Cluster string
 
 	CallTimeout time.Duration // of one request
-	Patience    time.Duration // of one call of a method
+	Timeout     time.Duration // of one call of a method
 	Retries     int           // of one call of a method
 }
 
 // DefaultConfig returns a Config without clouds and cluster. A call of a method with it ends
 // within half a minute.
 func DefaultConfig() Config {
-	return Config{CallTimeout: 10 * time.Second, Patience: 30 * time.Second, Retries: 4}
+	return Config{CallTimeout: 10 * time.Second, Timeout: 30 * time.Second, Retries: 4}
 }
 
 // Validate reports every fault of c but those of Clouds, which [New] reads.
@@ -46,8 +46,8 @@ func (c Config) Validate() error {
 	if c.Cluster == "" {
 		errs = append(errs, errors.New("Cluster is empty, must be the name that no other cluster has"))
 	}
-	if c.CallTimeout <= 0 || c.Patience < c.CallTimeout {
-		errs = append(errs, fmt.Errorf("CallTimeout is %v and Patience %v, must be positive, and Patience no shorter", c.CallTimeout, c.Patience))
+	if c.CallTimeout <= 0 || c.Timeout < c.CallTimeout {
+		errs = append(errs, fmt.Errorf("CallTimeout is %v and Timeout %v, must be positive, and Timeout no shorter", c.CallTimeout, c.Timeout))
 	}
 	if c.Retries < 0 {
 		errs = append(errs, fmt.Errorf("Retries is %d, must not be negative", c.Retries))
@@ -95,7 +95,7 @@ func New(cfg Config) (*Client, error) {
 	transport.TLSClientConfig = security
 	transport.MaxIdleConnsPerHost = 16
 	// What gophercloud asks without a context ends as well.
-	c.http = http.Client{Transport: transport, Timeout: cfg.Patience}
+	c.http = http.Client{Transport: transport, Timeout: cfg.Timeout}
 	return c, nil
 }
 

@@ -23,7 +23,7 @@ func TestNew(t *testing.T) {
 		{"a certificate that is not there", "clouds: {os: {cacert: /nowhere, auth: {auth_url: 'https://keystone.example'}}}", "os", nil, "/nowhere"},
 		{"no cluster", keystone, "os", func(c *Config) { c.Cluster = "" }, "Cluster is empty"},
 		{"no time", keystone, "os", func(c *Config) { c.CallTimeout = 0 }, "CallTimeout is 0s"},
-		{"a call that outlasts the patience", keystone, "os", func(c *Config) { c.Patience = c.CallTimeout - 1 }, "Patience no shorter"},
+		{"a call that outlasts the timeout", keystone, "os", func(c *Config) { c.Timeout = c.CallTimeout - 1 }, "Timeout no shorter"},
 		{"negative retries", keystone, "os", func(c *Config) { c.Retries = -1 }, "Retries is -1"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -10,11 +10,11 @@
 // # Calls, time limits and retries
 //
 // Each HTTP request has [Config.CallTimeout], but for one that makes many ports, which may take
-// all the patience. A method makes several requests, which share one budget: [Config.Retries]
-// more requests than it would need, and [Config.Patience] altogether.
+// all the time. A method makes several requests, which share one budget: [Config.Retries]
+// more requests than it would need, and [Config.Timeout] altogether.
 // A request is made again when what prevented it may pass by itself: an answer 5xx or 429, a
 // connection that is refused or breaks, a time limit. Before that it waits 200 ms, then twice
-// the time before, up to 2 s; where the answer has a Retry-After, that long, unless the patience
+// the time before, up to 2 s; where the answer has a Retry-After, that long, unless the timeout
 // ends before. What made something is never simply repeated: Neutron is asked first what it has.
 //
 // The context of a method bounds all of it. Every method may be called concurrently.

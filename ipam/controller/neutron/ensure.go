@@ -163,7 +163,7 @@ func (c *Client) ensureChunk(ctx context.Context, wants []Want, done []Ensured) 
 			return err
 		}
 		op := fmt.Sprintf("make %d ports at once", len(missing))
-		err = explain(op, b.request(ctx, c.cfg.Patience, func(ctx context.Context, s *gophercloud.ServiceClient) error {
+		err = explain(op, b.request(ctx, c.cfg.Timeout, func(ctx context.Context, s *gophercloud.ServiceClient) error {
 			return c.createAll(ctx, s, missing)
 		}))
 		if reasonOf(err) != Unavailable {
