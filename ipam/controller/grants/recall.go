@@ -74,10 +74,10 @@ func (h *holder) due() (at time.Time) {
 	return at
 }
 
-// summonNamed asks the holder of l to cede w's one address. If the holder has answered since by
+// askHolder asks the holder of l to cede w's one address. If the holder has answered since by
 // came and did not cede it, the address counts as taken. What is to be kept is asked for more
 // rarely: any number of addresses may be said to be another IPAM's.
-func (b *Book) summonNamed(r *round, by *waiter, w want, l *lease) Problem {
+func (b *Book) askHolder(r *round, by *waiter, w want, l *lease) Problem {
 	p, h := w.pool, b.holders[l.Holder.Node]
 	counts := backoff
 	if w.bars {

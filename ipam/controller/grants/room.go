@@ -41,7 +41,7 @@ func (b *Book) find(r *round, by *waiter, w want) (spot, Problem) {
 	if !p.state.Open {
 		return spot{}, problem(PoolNotReady, "pool %s is closed: see its condition Ready", p.name)
 	}
-	return spot{}, b.summon(r, by, w, size)
+	return spot{}, b.askHolders(r, by, w, size)
 }
 
 // key returns what wants have in common that the same addresses would do for.
@@ -96,7 +96,7 @@ func (b *Book) findNamed(r *round, by *waiter, w want, size int) (spot, Problem)
 	if !p.recallable(l) {
 		return spot{}, w.takenProblem(l, "lies in a block of %v", l.Holder)
 	}
-	return spot{}, b.summonNamed(r, by, w, l)
+	return spot{}, b.askHolder(r, by, w, l)
 }
 
 // room returns the address for w in the open blocks of a kind, if they have one.

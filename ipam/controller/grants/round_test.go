@@ -273,7 +273,7 @@ func TestPartRecalled(t *testing.T) {
 				p, l := b.book.lease("lan.0a000000.30")
 				rests := func(w want) time.Duration {
 					w.pool = p
-					if s := b.book.callees(w, 30, b.cfg.Now()); len(s.left) == 0 {
+					if s := b.book.holdersFor(w, 30, b.cfg.Now()); len(s.left) == 0 {
 						return s.again.Sub(b.cfg.Now())
 					}
 					return 0

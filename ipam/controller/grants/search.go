@@ -34,9 +34,9 @@ func (p *pool) allLeased(f allocator.Family, size int) bool {
 	return !left
 }
 
-// summon has holders asked to cede what w wants for by, until enough recalls are under
+// askHolders has holders asked to cede what w wants for by, until enough recalls are under
 // way. Once nobody is left to be asked the pool is exhausted.
-func (b *Book) summon(r *round, by *waiter, w want, size int) Problem {
+func (b *Book) askHolders(r *round, by *waiter, w want, size int) Problem {
 	if until := by.came.Add(unaskedFor); r.now.Before(until) && w.pool.allLeased(w.family, size) {
 		w.pool.askAgain = earlier(w.pool.askAgain, until)
 		return Problem{}
@@ -44,10 +44,10 @@ func (b *Book) summon(r *round, by *waiter, w want, size int) Problem {
 	s := r.searches[w.key()]
 	if s == nil {
 		if !b.hasTurn(r, by.ask.Pod.Node) {
-			w.pool.askAgain = earlier(w.pool.askAgain, r.now.Add(patience))
+			w.pool.askAgain = earlier(w.pool.askAgain, r.now.Add(answerTimeout))
 			return Problem{}
 		}
-		s = b.callees(w, size, r.now)
+		s = b.holdersFor(w, size, r.now)
 		r.searches[w.key()] = s
 	}
 	s.asks++
@@ -96,10 +96,10 @@ func (b *Book) noteTurns(r *round) {
 	}
 }
 
-// callees returns the holders for w: first those that have published free
+// holdersFor returns the holders for w: first those that have published free
 // addresses, then those that were not asked for the longest time, and of each node
 // one before a second of any.
-func (b *Book) callees(w want, size int, now time.Time) *search {
+func (b *Book) holdersFor(w want, size int, now time.Time) *search {
 	s := &search{}
 	for _, l := range w.pool.leases {
 		if !w.pool.recallable(l) || !w.gives(l, size) {
