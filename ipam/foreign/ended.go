@@ -10,8 +10,8 @@ import (
 // shows the address, the other IPAM has no record of it for the pod, and no node has seen it. For
 // what is kept from all those pods count that may have it of the pool: another segment may have the
 // same addresses.
-func (e *Evidence) Unclaimed(kept []Bar) []Bar {
-	return slices.DeleteFunc(slices.Clone(kept), func(b Bar) bool {
+func (e *Evidence) Unclaimed(kept []Kept) []Kept {
+	return slices.DeleteFunc(slices.Clone(kept), func(b Kept) bool {
 		w := e.weighed[b.Pool]
 		return slices.ContainsFunc(e.at(b.Addr, b.Addr), func(c claim) bool {
 			return c.pod.on() == podOn{b.To.UID.OfPod(), b.To.Node} || b.To.UID.Several() && (w == nil || w.mayBeOf(c))
@@ -37,7 +37,7 @@ func (w *weighing) mayBeOf(c claim) bool {
 // What is kept for a sandbox has ended, too, once the node tells whose it is and passesOn says that
 // the address is asked for in the name of another by now. What holds up an end, since a node cannot
 // read it, is in held.
-func (e *Evidence) Ended(kept []Bar, dead, passesOn func(Bar) bool) (ended []Bar, held map[Word]string) {
+func (e *Evidence) Ended(kept []Kept, dead, passesOn func(Kept) bool) (ended []Kept, held map[Word]string) {
 	held = map[Word]string{}
 	running, told := map[protocol.NodeName]map[protocol.UID]bool{}, map[protocol.NodeName]map[protocol.UID]bool{}
 	for node, r := range e.Reports {
@@ -74,7 +74,7 @@ func (e *Evidence) Ended(kept []Bar, dead, passesOn func(Bar) bool) (ended []Bar
 // Heard reports whether the nodes that may know of it were asked what has become of something kept,
 // and have answered, or are passed over. It has not ended, then, if [Evidence.Ended] does not say
 // so.
-func (e *Evidence) Heard(b Bar) bool {
+func (e *Evidence) Heard(b Kept) bool {
 	for node := range e.Agents {
 		if (node == b.To.Node || b.To.UID.Several()) && !e.asked(node, b.Pool) && !e.PassedOver[Word{node, b.Pool}] {
 			return false

@@ -135,7 +135,7 @@ func Gather(f Facts) *Evidence {
 			e.strays = append(e.strays, r.Addr)
 		}
 	}
-	keptOn := map[protocol.NodeName][]Bar{}
+	keptOn := map[protocol.NodeName][]Kept{}
 	for _, b := range f.Kept {
 		keptOn[b.To.Node] = append(keptOn[b.To.Node], b)
 	}
@@ -176,7 +176,7 @@ func (e *Evidence) mayHave(pod named, a netip.Addr, most int) bool {
 // report adds what a node says to e, as far as it can be so: sightings are of pods that are bound
 // to the node, or of sandboxes whose pods nobody knows. What is more than can be is refused: the
 // rest counts, and the report is not whole.
-func (e *Evidence) report(node protocol.NodeName, r protocol.Report, kept []Bar) {
+func (e *Evidence) report(node protocol.NodeName, r protocol.Report, kept []Kept) {
 	strays := map[protocol.UID]bool{}
 	for _, b := range kept { // also those of earlier reports
 		if uid := b.To.UID.OfPod(); e.pods[uid] == nil {

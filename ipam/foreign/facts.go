@@ -26,7 +26,7 @@ type Facts struct {
 
 	Leases map[protocol.PoolName][]protocol.Lease
 	// Kept is what is kept for pods, of all pools.
-	Kept []Bar
+	Kept []Kept
 	// SubLeases say which pods grants serve.
 	SubLeases []protocol.SubLease
 	// Agents are the nodes that have an agent, and whether it lives: what runs there, and by whose

@@ -12,8 +12,8 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// A Bar is an address of a pool that is to be kept for a pod, which has it by another IPAM.
-type Bar struct {
+// A Kept is an address of a pool that is to be kept for a pod, which has it by another IPAM.
+type Kept struct {
 	Pool protocol.PoolName
 	Addr netip.Addr
 	// To is the pod, or what [protocol.Grantee.ToSeveral] makes of one: then nobody gets it.
@@ -50,7 +50,7 @@ const (
 // A Finding is what a look has found of one pool.
 type Finding struct {
 	// Keep is what is to be kept, by address, and Conflicts what has two owners.
-	Keep      []Bar
+	Keep      []Kept
 	Conflicts []Conflict
 	// Asks are the nodes whose agents have to say what their pods have, and Silent those of them
 	// that have not said so.
@@ -130,7 +130,7 @@ func (w *weighing) address(f *Finding, claims []claim) {
 	if len(found) == 0 {
 		return
 	}
-	bar := Bar{w.Name, a, found[0].pod.grantee(), found[0].source}
+	keep := Kept{w.Name, a, found[0].pod.grantee(), found[0].source}
 	keptFound := kept.UID.Several() // until nobody has it
 	for _, c := range found {
 		owners = append(owners, Who(c.pod.grantee()))
@@ -152,12 +152,12 @@ func (w *weighing) address(f *Finding, claims []claim) {
 	slices.Sort(owners)
 	owners = slices.Compact(owners)
 	if second || keptFound && keptOn(kept) != found[0].pod.on() {
-		bar.To, bar.Source = bar.To.ToSeveral(), strings.Join(owners, "; ")
+		keep.To, keep.Source = keep.To.ToSeveral(), strings.Join(owners, "; ")
 		if isKept {
-			bar.To = kept.ToSeveral()
+			keep.To = kept.ToSeveral()
 		}
 	}
-	f.Keep = append(f.Keep, bar)
+	f.Keep = append(f.Keep, keep)
 	if len(owners) > 1 {
 		f.Conflicts = append(f.Conflicts, Conflict{w.Name, a, owners})
 	}

@@ -95,17 +95,17 @@ func strangers(n int) (all []protocol.Sighting) {
 }
 
 // keptStrangers are what is kept for n pods of node n1 that nobody knows.
-func keptStrangers(n int) (all []Bar) {
+func keptStrangers(n int) (all []Kept) {
 	for i := range n {
-		all = append(all, Bar{Pool: "else", Addr: netip.MustParseAddr("10.0.2.1"), To: protocol.Grantee{Kind: protocol.GranteePod, UID: protocol.UID(fmt.Sprint("kept-", i)), Node: "n1"}})
+		all = append(all, Kept{Pool: "else", Addr: netip.MustParseAddr("10.0.2.1"), To: protocol.Grantee{Kind: protocol.GranteePod, UID: protocol.UID(fmt.Sprint("kept-", i)), Node: "n1"}})
 	}
 	return all
 }
 
 // keptMany are n addresses that are kept for pod p.
-func keptMany(n int) (all []Bar) {
+func keptMany(n int) (all []Kept) {
 	for _, a := range many(n) {
-		all = append(all, Bar{Pool: "lan", Addr: a, To: pod("p", "", "").grantee()})
+		all = append(all, Kept{Pool: "lan", Addr: a, To: pod("p", "", "").grantee()})
 	}
 	return all
 }
@@ -149,10 +149,10 @@ func weighed(p Pool, f Facts) (keep, conflicts []string, found Finding) {
 }
 
 // keptFromAll are n addresses that are kept from all, mostSeen in the name of each sandbox of n1.
-func keptFromAll(n int) (all []Bar) {
+func keptFromAll(n int) (all []Kept) {
 	for i, a := range many(n) {
 		box := stray("n1", protocol.Sighting{Sandbox: fmt.Sprint("box-", i/mostSeen)})
-		all = append(all, Bar{Pool: "else", Addr: a, To: box.grantee().ToSeveral()})
+		all = append(all, Kept{Pool: "else", Addr: a, To: box.grantee().ToSeveral()})
 	}
 	return all
 }
@@ -165,7 +165,7 @@ func TestNodeNamesTwoSandboxesForEach(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name string
-		kept []Bar
+		kept []Kept
 		a, b string
 		want []string
 	}{
@@ -305,7 +305,7 @@ func TestWeigh(t *testing.T) {
 		want      []string // "address pod"
 		conflicts []string
 		denied    bool // no namespace may use the pool
-		kept      []Bar
+		kept      []Kept
 		why       string // the pool waits, a part of it
 	}{
 		{name: "a pod of a definition that was switched", pods: []Pod{pod("p", "ns/net", "10.0.0.5")}, want: []string{"10.0.0.5 p"}},
@@ -559,7 +559,7 @@ func TestEnded(t *testing.T) {
 		ended := func(to protocol.Grantee) bool {
 			e, p := Gather(tt.facts), lan(t)
 			e.Weigh(&p)
-			all, _ := e.Ended([]Bar{{Pool: "lan", Addr: addr, To: to}}, func(Bar) bool { return tt.dead }, never)
+			all, _ := e.Ended([]Kept{{Pool: "lan", Addr: addr, To: to}}, func(Kept) bool { return tt.dead }, never)
 			return len(all) > 0
 		}
 		if one, several := ended(pod("p", "", "").grantee()), ended(pod("p", "", "").grantee().ToSeveral()); one != tt.want || several != tt.several {
@@ -587,8 +587,8 @@ func TestEndedOnceThePodIsTold(t *testing.T) {
 		})
 		p := lan(t)
 		e.Weigh(&p)
-		kept := Bar{Pool: "lan", Addr: told.Addr, To: stray("n1", untold).grantee()}
-		if got, _ := e.Ended([]Bar{kept}, never, func(Bar) bool { return tt.passes }); (len(got) > 0) != tt.want {
+		kept := Kept{Pool: "lan", Addr: told.Addr, To: stray("n1", untold).grantee()}
+		if got, _ := e.Ended([]Kept{kept}, never, func(Kept) bool { return tt.passes }); (len(got) > 0) != tt.want {
 			t.Errorf("its node says %+v, passed on: %v: %v ended, want %v", tt.seen, tt.passes, got, tt.want)
 		}
 	}
@@ -596,7 +596,7 @@ func TestEndedOnceThePodIsTold(t *testing.T) {
 
 // TestSeveralEndBesideAnotherSegment: pods of another segment with the same numbers keep nothing.
 func TestSeveralEndBesideAnotherSegment(t *testing.T) {
-	kept := []Bar{{Pool: "lan", Addr: netip.MustParseAddr("10.0.0.5"), To: pod("gone", "", "").grantee().ToSeveral()}}
+	kept := []Kept{{Pool: "lan", Addr: netip.MustParseAddr("10.0.0.5"), To: pod("gone", "", "").grantee().ToSeveral()}}
 	for definition, want := range map[string]bool{"ns/vlan": true, "ns/net": false, "ns/gone": false} {
 		p := lan(t)
 		e := Gather(Facts{
@@ -611,13 +611,13 @@ func TestSeveralEndBesideAnotherSegment(t *testing.T) {
 }
 
 // never is of no address.
-func never(Bar) bool { return false }
+func never(Kept) bool { return false }
 
 // TestEndedThoughAnotherPoolIsUnseen: what cannot be read of a network of the pool may tell of what
 // is kept, what cannot be read of another does not.
 func TestEndedThoughAnotherPoolIsUnseen(t *testing.T) {
 	p := lan(t)
-	kept := []Bar{{Pool: "lan", Addr: netip.MustParseAddr("10.0.0.5"), To: pod("p", "", "").grantee()}}
+	kept := []Kept{{Pool: "lan", Addr: netip.MustParseAddr("10.0.0.5"), To: pod("p", "", "").grantee()}}
 	for _, tt := range []struct {
 		network string
 		trust   bool // a person says that the status tells all

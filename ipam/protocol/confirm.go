@@ -11,7 +11,7 @@ import (
 // open, has blocks of this size, and has addresses of this one. why is a sentence
 // for a person.
 func ConfirmLease(r LeaseRight, pool Pool, outcome Outcome) (ok bool, why string) {
-	if ok, why := ConfirmBar(r, pool, outcome); !ok {
+	if ok, why := ConfirmKept(r, pool, outcome); !ok {
 		return false, why
 	}
 	switch {
@@ -25,11 +25,11 @@ func ConfirmLease(r LeaseRight, pool Pool, outcome Outcome) (ok bool, why string
 	return true, ""
 }
 
-// ConfirmBar decides, by the pool as read live after the lease was created, whether an
+// ConfirmKept decides, by the pool as read live after the lease was created, whether an
 // address of the lease may be kept for a pod of another IPAM. The pool need be neither
 // open nor accepted as it was edited: it waits for just that, and a controller changes
 // its block size only upon a list that shows the lease.
-func ConfirmBar(r LeaseRight, pool Pool, outcome Outcome) (ok bool, why string) {
+func ConfirmKept(r LeaseRight, pool Pool, outcome Outcome) (ok bool, why string) {
 	switch {
 	case outcome == NotFound:
 		return false, fmt.Sprintf("pool %s does not exist", r.Pool)

@@ -51,19 +51,19 @@ type Source struct {
 // ask each. A pod of another IPAM has one for each address of a pool that is kept for it: an
 // address that cannot be had must not hold up the others.
 func (a Ask) key() protocol.UID {
-	if !a.bars() {
+	if !a.keeps() {
 		return a.To.UID
 	}
-	return barKey(a.From[0].Pool, a.To.UID, a.From[0].Addr)
+	return keepKey(a.From[0].Pool, a.To.UID, a.From[0].Addr)
 }
 
-func barKey(pool protocol.PoolName, pod protocol.UID, addr netip.Addr) protocol.UID {
+func keepKey(pool protocol.PoolName, pod protocol.UID, addr netip.Addr) protocol.UID {
 	return protocol.UID(string(pool) + " " + string(pod) + " " + addr.String())
 }
 
 // bars reports whether a asks to keep an address for a pod that has it already, by
 // another IPAM. That is done also while the pool is not open, and waits for just that.
-func (a Ask) bars() bool { return a.To.Kind == protocol.GranteePod }
+func (a Ask) keeps() bool { return a.To.Kind == protocol.GranteePod }
 
 // equal reports whether a and o ask for the same.
 func (a Ask) equal(o Ask) bool {
@@ -170,7 +170,7 @@ type want struct {
 	// strict says that what was granted outside the view, or is being freed, does
 	// not do.
 	strict bool
-	bars   bool             // see [Ask.bars]
+	keeps  bool             // see [Ask.bars]
 	pod    protocol.Grantee // see [Ask.Pod]
 }
 
@@ -204,7 +204,7 @@ func (b *Book) expand(a Ask) ([]want, Problem) {
 			if p == nil || p.state.UID == "" {
 				return nil, problem(PoolMissing, "pool %s does not exist", src.Pool)
 			}
-			if bad := p.unready(a.bars()); bad.Reason != NoProblem {
+			if bad := p.unready(a.keeps()); bad.Reason != NoProblem {
 				return nil, bad
 			}
 			if p.state.Sourced && a.To.Kind != protocol.GranteeClaim {
@@ -224,7 +224,7 @@ func (b *Book) expand(a Ask) ([]want, Problem) {
 			}
 			w := want{
 				source: i, pool: p, family: f, view: view, search: search, addr: src.Addr,
-				strict: a.To.Kind == protocol.GranteeSubLease, bars: a.bars(), pod: a.Pod,
+				strict: a.To.Kind == protocol.GranteeSubLease, keeps: a.keeps(), pod: a.Pod,
 			}
 			if why := w.unassignable(); why != "" {
 				return nil, problem(Unassignable, "%s", why)
@@ -278,7 +278,7 @@ func name(wants []want, addrs []netip.Addr) ([]want, Problem) {
 // unassignable returns why the pool can never give what w wants, or nothing.
 func (w want) unassignable() string {
 	shape := w.pool.state.Shape
-	if w.bars {
+	if w.keeps {
 		return "" // what the pool withholds until it is kept cannot be assigned yet
 	}
 	if w.addr.IsValid() {

@@ -38,7 +38,7 @@ func newStocks() (stocks [kinds]stock) {
 
 // unready returns why nothing of p can be granted, or no problem. What is to be kept for
 // pods of another IPAM is granted before the pool is opened, too.
-func (p *pool) unready(bars bool) Problem {
+func (p *pool) unready(keeps bool) Problem {
 	bad := Problem{}
 	switch {
 	case p.state.Deleting:
@@ -49,7 +49,7 @@ func (p *pool) unready(bars bool) Problem {
 		bad.Lasting = true
 	case p.state.Restored:
 		bad = problem(PoolNotReady, "pool %s is closed, because the API server's data went back in time: see its condition Ready", p.name)
-	case bars:
+	case keeps:
 	case p.state.Unopened:
 		bad = problem(PoolNotReady, "pool %s has not been opened yet: see its condition Ready", p.name)
 	case p.state.Edited: // Shape has what the edit added, which pods of another IPAM may have

@@ -310,7 +310,7 @@ func TestObstaclesAreOfOneAddress(t *testing.T) {
 	lan := &pool{name: "lan"}
 	r := &round{order: []*write{{pool: lan, err: errBusy, edits: []edit{adds("10.0.0.5")}}, {pool: lan, edits: []edit{adds("10.1.0.5")}}}}
 	found := r.obstacles()
-	if a, b := found[barKey("lan", ofSeveral.UID, netip.MustParseAddr("10.0.0.5"))], found[barKey("lan", ofSeveral.UID, netip.MustParseAddr("10.1.0.5"))]; a == nil || b != nil {
+	if a, b := found[keepKey("lan", ofSeveral.UID, netip.MustParseAddr("10.0.0.5"))], found[keepKey("lan", ofSeveral.UID, netip.MustParseAddr("10.1.0.5"))]; a == nil || b != nil {
 		t.Errorf("10.0.0.5 is hindered: %v, 10.1.0.5: %v; want the first alone", a != nil, b != nil)
 	}
 }

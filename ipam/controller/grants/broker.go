@@ -213,9 +213,9 @@ func (b *Broker) ReadLease(ctx context.Context, name string) (l protocol.Lease, 
 	return l, ok, nil
 }
 
-// WithdrawBar withdraws the ask for one address of a pool that was to be kept for a pod.
-func (b *Broker) WithdrawBar(pool protocol.PoolName, pod protocol.UID, addr netip.Addr) {
-	b.Withdraw(barKey(pool, pod, addr))
+// WithdrawKept withdraws the ask for one address of a pool that was to be kept for a pod.
+func (b *Broker) WithdrawKept(pool protocol.PoolName, pod protocol.UID, addr netip.Addr) {
+	b.Withdraw(keepKey(pool, pod, addr))
 }
 
 // Withdraw ends the wait of a grantee, or its interest in the answer. What has been granted stays.

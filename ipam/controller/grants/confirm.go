@@ -65,9 +65,9 @@ func (b *Broker) confirm(ctx context.Context, writes []*write) {
 		for _, wr := range writes {
 			right := protocol.LeaseRight{Pool: name, PoolUID: wr.start.PoolUID, Block: wr.start.Block}
 			ok, why := protocol.ConfirmLease(right, seen, out)
-			bars := wr.onlyBars()
-			if bars {
-				ok, why = protocol.ConfirmBar(right, seen, out)
+			keeps := wr.onlyKeeps()
+			if keeps {
+				ok, why = protocol.ConfirmKept(right, seen, out)
 			}
 			if ok && seen.Generation > 0 && wr.generation != seen.Generation {
 				ok, why = false, fmt.Sprintf("pool %s was edited a moment ago", name)
@@ -77,7 +77,7 @@ func (b *Broker) confirm(ctx context.Context, writes []*write) {
 				wr.err = err
 			case ok:
 				b.mu.Lock()
-				if wr.lease.UID == wr.start.UID && !bars { // for all that is granted on it later
+				if wr.lease.UID == wr.start.UID && !keeps { // for all that is granted on it later
 					wr.lease.confirmed = true
 				}
 				b.mu.Unlock()

@@ -235,8 +235,8 @@ func (wr *write) unconfirmed() bool {
 	return !wr.lease.confirmed && wr.adds()
 }
 
-// onlyBars reports whether all that wr grants is to be kept for pods of other IPAMs.
-func (wr *write) onlyBars() bool {
+// onlyKeeps reports whether all that wr grants is to be kept for pods of other IPAMs.
+func (wr *write) onlyKeeps() bool {
 	for _, e := range wr.edits {
 		if e.verb == add && e.grant.To.Kind != protocol.GranteePod {
 			return false

@@ -80,7 +80,7 @@ func (h *holder) due() (at time.Time) {
 func (b *Book) askHolder(r *round, by *waiter, w want, l *lease) Problem {
 	p, h := w.pool, b.holders[l.Holder.Node]
 	counts := backoff
-	if w.bars {
+	if w.keeps {
 		counts = backoffMax
 	}
 	fresh := l.asked.refusedUntil(w.addr, by.arrived, r.now, counts)

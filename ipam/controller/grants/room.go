@@ -72,7 +72,7 @@ func (b *Book) findNamed(r *round, by *waiter, w want, size int) (spot, Problem)
 	p, block := w.pool, w.pool.state.Shape.Block(w.addr, size)
 	l := p.leases[block]
 	if l == nil {
-		if bad := p.enter(block, w.bars); bad.Reason != NoProblem {
+		if bad := p.enter(block, w.keeps); bad.Reason != NoProblem {
 			return spot{}, bad
 		}
 		return p.spot(w.addr, size), Problem{}
@@ -120,8 +120,8 @@ func (p *pool) bits(f allocator.Family) int {
 
 // enter notes a lease that is about to be created for the cluster, for what is kept for
 // pods of other IPAMs also in a pool that is closed.
-func (p *pool) enter(block netip.Prefix, bars bool) Problem {
-	if !p.state.Open && !bars {
+func (p *pool) enter(block netip.Prefix, keeps bool) Problem {
+	if !p.state.Open && !keeps {
 		return problem(PoolNotReady, "pool %s is closed: see its condition Ready", p.name)
 	}
 	l := &lease{Lease: protocol.Lease{

@@ -331,12 +331,12 @@ func (t *look) passOver(ctx context.Context, n protocol.NodeName) {
 // dead reports whether the node of the pod that something is kept for counts as dead: the
 // controller has ended the term of its registration, or it has neither a Node nor anybody on its
 // registration. Where the pool takes no silence for an answer, somebody has to vouch for that.
-func (t *look) dead(ctx context.Context) func(foreign.Bar) bool {
+func (t *look) dead(ctx context.Context) func(foreign.Kept) bool {
 	confirmed := map[protocol.PoolName]bool{}
 	for _, p := range t.pools {
 		confirmed[p.Name] = p.confirmed
 	}
-	return func(b foreign.Bar) bool {
+	return func(b foreign.Kept) bool {
 		n := t.nodes[b.To.Node]
 		switch {
 		case n != nil && n.registered && !n.reg.Ended():

@@ -57,9 +57,9 @@ func (t *look) keep(ctx context.Context) {
 }
 
 // passesOn reports whether the look keeps for another pod what is kept.
-func (t *look) passesOn(kept foreign.Bar) bool {
+func (t *look) passesOn(kept foreign.Kept) bool {
 	return slices.ContainsFunc(t.pools, func(p *pool) bool {
-		return p.Name == kept.Pool && slices.ContainsFunc(p.finding.Keep, func(b foreign.Bar) bool {
+		return p.Name == kept.Pool && slices.ContainsFunc(p.finding.Keep, func(b foreign.Kept) bool {
 			return b.Addr == kept.Addr && b.To.UID != kept.To.UID && !b.To.UID.Several()
 		})
 	})
@@ -67,8 +67,8 @@ func (t *look) passesOn(kept foreign.Bar) bool {
 
 // contest has an address kept from all that is kept for a pod of which nobody says that it has it
 // any more, but which may still run: another is said to have it by now.
-func (t *look) contest(p *pool, b *foreign.Bar) {
-	kept := foreign.Bar{Pool: p.Name, Addr: b.Addr, To: p.Kept[b.Addr]}
+func (t *look) contest(p *pool, b *foreign.Kept) {
+	kept := foreign.Kept{Pool: p.Name, Addr: b.Addr, To: p.Kept[b.Addr]}
 	to := kept.To
 	switch {
 	case !t.over, to.UID == "", to.UID == b.To.UID, b.To.UID.Several(), slices.Contains(t.ended, kept):
@@ -83,14 +83,14 @@ func (t *look) contest(p *pool, b *foreign.Bar) {
 // withdraw takes an ask back, if it is one.
 func (l *Looker) withdraw(at place, ask grants.Ask) {
 	if ask.To.UID != "" {
-		l.Broker.WithdrawBar(at.pool, ask.To.UID, at.addr)
+		l.Broker.WithdrawKept(at.pool, ask.To.UID, at.addr)
 	}
 }
 
 // take notes what became of what is to be kept. What somebody else has, what the pool can never
 // keep, and what lies in the block of a node that is dead, is not waited for: it is said. Of a pool
 // that was never open no node can have given anything, whatever it says.
-func (t *look) take(p *pool, b foreign.Bar, answer grants.Answer) {
+func (t *look) take(p *pool, b foreign.Kept, answer grants.Answer) {
 	bad := answer.Problem
 	switch lease := t.lease(p.Name, bad.Lease); {
 	case len(answer.Granted) > 0:
@@ -130,9 +130,9 @@ func sortedPlaces[V any](of map[place]V) []place {
 }
 
 // kept returns what is kept for pods.
-func (t *look) kept() (all []foreign.Bar) {
+func (t *look) kept() (all []foreign.Kept) {
 	for _, h := range t.Broker.Kept() {
-		all = append(all, foreign.Bar{Pool: h.Pool, Addr: h.Grant.Addr, To: h.Grant.To})
+		all = append(all, foreign.Kept{Pool: h.Pool, Addr: h.Grant.Addr, To: h.Grant.To})
 	}
 	return all
 }
@@ -172,7 +172,7 @@ func (t *look) freeEnded(ctx context.Context) error {
 	}
 	freed = slices.DeleteFunc(freed, func(h grants.Held) (passedOn bool) {
 		at := place{h.Pool, h.Grant.Addr}
-		t.Broker.WithdrawBar(h.Pool, h.Grant.To.UID, h.Grant.Addr)
+		t.Broker.WithdrawKept(h.Pool, h.Grant.To.UID, h.Grant.Addr)
 		ask, asked := t.asking[at]
 		if asked && ask.To != h.Grant.To {
 			ask.Pod = h.Grant.To

@@ -34,7 +34,7 @@ type look struct {
 	partAt  time.Time // when a node was last asked for other networks, or askedAt
 
 	// Once it is over: what is kept, and nobody has any more, and what holds that up.
-	ended []foreign.Bar
+	ended []foreign.Kept
 	held  map[foreign.Word]string
 
 	unread  error    // why what whereabouts has recorded cannot be read

@@ -38,7 +38,7 @@ type Live interface {
 // Granter keeps addresses for pods: a [grants.Broker].
 type Granter interface {
 	Ask(a grants.Ask) grants.Answer
-	WithdrawBar(pool protocol.PoolName, pod protocol.UID, addr netip.Addr)
+	WithdrawKept(pool protocol.PoolName, pod protocol.UID, addr netip.Addr)
 	Kept() []grants.Held
 	MayFree(ctx context.Context, held []grants.Held) (bool, error)
 	Drop(ctx context.Context, held []grants.Held) error

@@ -178,7 +178,7 @@ func (c *cluster) Ask(a grants.Ask) grants.Answer {
 	return c.gives(a)
 }
 
-func (c *cluster) WithdrawBar(_ protocol.PoolName, _ protocol.UID, addr netip.Addr) {
+func (c *cluster) WithdrawKept(_ protocol.PoolName, _ protocol.UID, addr netip.Addr) {
 	delete(c.asks, addr)
 }
 func (c *cluster) Kept() []grants.Held { return c.kept }
