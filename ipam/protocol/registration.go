@@ -61,7 +61,7 @@ type Registrar struct {
 	Off bool
 }
 
-// A Beat is a heartbeat on its way. The registration that it writes is known by Turn and
+// A Beat is a heartbeat on its way. The registration that it writes is known by RunOnce and
 // At together: others raise the turn too, and a heartbeat of an earlier life of
 // this agent may have carried the same one.
 type Beat struct {

@@ -337,5 +337,5 @@ func (c *simController) turn() {
 	if sweep {
 		c.swept = c.w.now
 	}
-	c.start("turn", func() { c.broker.Turn(context.Background(), sweep) }, func() { c.turning = false })
+	c.start("turn", func() { c.broker.RunOnce(context.Background(), sweep) }, func() { c.turning = false })
 }

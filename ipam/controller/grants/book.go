@@ -27,7 +27,7 @@ type Book struct {
 	queue queue
 	woken []*pool // pools that have changed since the queue was last looked at
 	// touched are pools that may starve, or not any more, since anybody was told.
-	touched []*pool
+	starvingChanged []*pool
 
 	holders map[protocol.NodeName]*holder
 	// turns are of nodes whose requests have many views: see hasTurn.
@@ -85,9 +85,9 @@ type pool struct {
 	askAgain time.Time
 	// starving is how many asks have found nothing, although every holder was
 	// asked; announced is whether people were told that there are some.
-	starving  int
-	announced bool
-	touched   bool
+	starving        int
+	announced       bool
+	starvingChanged bool
 }
 
 // lease is one lease of a pool, or one about to be created.

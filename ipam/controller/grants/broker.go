@@ -153,7 +153,7 @@ func (b *Broker) observe(l protocol.Lease, begun uint64) {
 	b.mu.Lock()
 	changed := b.book.Observe(l, begun)
 	b.mu.Unlock()
-	b.tell(changed)
+	b.notifyGrantees(changed)
 	b.signal()
 }
 
@@ -162,7 +162,7 @@ func (b *Broker) Forget(name string, uid protocol.UID) {
 	b.mu.Lock()
 	changed := b.book.Forget(name, uid)
 	b.mu.Unlock()
-	b.tell(changed)
+	b.notifyGrantees(changed)
 	b.signal()
 }
 
@@ -224,7 +224,7 @@ func (b *Broker) Withdraw(uid protocol.UID) {
 	b.book.Withdraw(uid)
 	starving := b.book.takeChanged()
 	b.mu.Unlock()
-	b.tellPools(starving)
+	b.notifyPools(starving)
 }
 
 // Starving reports whether asks wait for addresses of a pool that found none,

@@ -342,7 +342,7 @@ func TestRefusedLeaseOfTwo(t *testing.T) {
 		pool.Open = false // since the watch has shown it
 		s.setPool(pool)
 		s.b.Ask(ask("a", "lan"))
-		s.b.Turn(t.Context(), false)
+		s.b.RunOnce(t.Context(), false)
 		leases, err := s.Leases(t.Context())
 		if err != nil {
 			t.Fatal(err)

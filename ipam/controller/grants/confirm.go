@@ -12,7 +12,7 @@ import (
 // withhold fails the writes that would grant something of a pool that is about to be closed,
 // because the API server's data went back in time. A lease that the cluster has by these data
 // may be one that a node waits for: it was given back since, and the node has leased it.
-func (b *Broker) withhold(ctx context.Context, writes []*write) {
+func (b *Broker) failRestored(ctx context.Context, writes []*write) {
 	if b.cfg.Restored == nil {
 		return
 	}

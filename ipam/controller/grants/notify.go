@@ -17,7 +17,7 @@ type Notify struct {
 }
 
 // tell notifies the grantees of these names.
-func (b *Broker) tell(names []protocol.Grantee) {
+func (b *Broker) notifyGrantees(names []protocol.Grantee) {
 	for _, name := range names {
 		switch {
 		case name.Kind == protocol.GranteeClaim && b.notify.Claim != nil:
@@ -30,7 +30,7 @@ func (b *Broker) tell(names []protocol.Grantee) {
 	}
 }
 
-func (b *Broker) tellPools(names []protocol.PoolName) {
+func (b *Broker) notifyPools(names []protocol.PoolName) {
 	for _, name := range names {
 		if b.notify.Pool != nil {
 			b.notify.Pool(name)

@@ -179,7 +179,7 @@ func (b *Book) attempt(r *round, w *waiter, wants []want, given []Held) attempt 
 func (b *Book) refuse(r *round, w *waiter, bad Problem) {
 	b.park(w)
 	if w.blame(bad, r.now) {
-		r.tell(w)
+		r.notify(w)
 	}
 }
 
@@ -198,11 +198,11 @@ func (b *Book) wait(w *waiter) {
 func (b *Book) settle(r *round, w *waiter) {
 	b.end(w)
 	b.queue.settled[w.ask.key()] = w.arrival()
-	r.tell(w)
+	r.notify(w)
 }
 
 // tell has the grantee of w notified at the round's end.
-func (r *round) tell(w *waiter) { r.news = append(r.news, nameOf(w.ask.To)) }
+func (r *round) notify(w *waiter) { r.news = append(r.news, nameOf(w.ask.To)) }
 
 // addRegistration has the recalls of a node's registration changed.
 func (r *round) addRegistration(node protocol.NodeName) {
@@ -307,7 +307,7 @@ func (b *Book) finish(r *round, now time.Time) {
 				reason = PoolNotReady
 			}
 			if w.blame(problem(reason, "%v", wr.err), now) {
-				r.tell(w)
+				r.notify(w)
 			}
 			b.delay(w, now)
 		default:

@@ -24,7 +24,7 @@ type queue struct {
 	last    uint64 // sequence number of the youngest ask
 	// turn is that of the youngest ask when asks were last tried again, while not all that were
 	// ready then have had their turn; 0 if they have.
-	turn uint64
+	lastRoused uint64
 }
 
 // arrival says that an ask came with that stamp, and when, in the Book's count.
@@ -96,7 +96,7 @@ func (b *Book) Ask(a Ask, read uint64) Answer {
 		w.ask, w.arrived = a.prepare(), b.Begin()
 		b.makeReady(w)
 	}
-	if b.stirs(w) {
+	if b.triedNext(w) {
 		// What was found before may not be so any more: who gave part back for it would
 		// lack that when the rest is granted.
 		w.owed = true
@@ -111,8 +111,8 @@ func seenSince(leases []*lease, at uint64) bool {
 	return !slices.ContainsFunc(leases, func(l *lease) bool { return l.liveAt <= at })
 }
 
-// stirs reports whether w is tried in the next round.
-func (b *Book) stirs(w *waiter) bool {
+// triedNext reports whether w is tried in the next round.
+func (b *Book) triedNext(w *waiter) bool {
 	return w.ready || slices.ContainsFunc(w.ask.From, func(src Source) bool {
 		p := b.pools[src.Pool]
 		if p == nil || !p.woken {
@@ -241,9 +241,9 @@ func (b *Book) take(n int, now time.Time) []*waiter {
 		b.makeReady(w)
 		return true
 	})
-	if q := &b.queue; q.ready.Len() == 0 || q.ready[0].seq > q.turn {
+	if q := &b.queue; q.ready.Len() == 0 || q.ready[0].seq > q.lastRoused {
 		b.rouse()
-		q.turn = q.last
+		q.lastRoused = q.last
 	}
 	var front []*waiter
 	for len(front) < n && b.queue.ready.Len() > 0 {
@@ -254,7 +254,7 @@ func (b *Book) take(n int, now time.Time) []*waiter {
 		}
 	}
 	if b.queue.ready.Len() == 0 {
-		b.queue.turn = 0
+		b.queue.lastRoused = 0
 	}
 	return front
 }

@@ -26,9 +26,9 @@ func (b *Broker) round(ctx context.Context) {
 	}
 	starving := b.book.takeChanged()
 	b.mu.Unlock()
-	b.tellPools(starving) // at once: agents cede what they have when they hear of it
+	b.notifyPools(starving) // at once: agents cede what they have when they hear of it
 
-	b.withhold(ctx, r.order)
+	b.failRestored(ctx, r.order)
 	Each(b.cfg.Calls, r.order, func(wr *write) { b.create(ctx, wr) })
 	b.confirm(ctx, r.order)
 	Each(b.cfg.Calls, r.tasks(), func(t task) {
@@ -46,8 +46,8 @@ func (b *Broker) round(ctx context.Context) {
 	b.metrics.waiting.Set(float64(len(b.book.queue.asks)))
 	b.mu.Unlock()
 	b.metrics.round(len(asks), b.cfg.Now().Sub(now))
-	b.tell(r.news)
-	b.tellPools(starving)
+	b.notifyGrantees(r.news)
+	b.notifyPools(starving)
 	if more {
 		b.signal()
 	}
@@ -131,7 +131,7 @@ func (b *Broker) write(ctx context.Context, wr *write) {
 	b.writing(wr, grantees)
 	defer func() {
 		b.writing(wr, nil)
-		b.tell(grantees)
+		b.notifyGrantees(grantees)
 	}()
 	l := wr.start
 	for range tries {

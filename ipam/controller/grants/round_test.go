@@ -84,7 +84,7 @@ func TestWatchFasterThanTheAnswer(t *testing.T) {
 			told = nil
 		}
 		b.Ask(a)
-		b.Turn(t.Context(), false)
+		b.RunOnce(t.Context(), false)
 		if !slices.Contains(told, "a") {
 			t.Error("the grantee is not told when the write is answered")
 		}
@@ -110,7 +110,7 @@ func TestAnswerWhileAnotherIsWritten(t *testing.T) {
 		first, second := requestOf(t, "a", "lan", "10.0.0.0-10.0.0.3"), requestOf(t, "b", "lan", "10.0.0.0-10.0.0.3")
 		for _, a := range []Ask{first, second} {
 			b.Ask(a)
-			b.Turn(t.Context(), false)
+			b.RunOnce(t.Context(), false)
 		}
 		writes := 0
 		o.written = func(protocol.Lease) {
@@ -120,7 +120,7 @@ func TestAnswerWhileAnotherIsWritten(t *testing.T) {
 			}
 		}
 		_ = b.Submit(Drop, b.Held(first.To.UID)) // the turn does it
-		b.Turn(t.Context(), false)
+		b.RunOnce(t.Context(), false)
 		if writes != 1 {
 			t.Errorf("%d writes; want one", writes)
 		}
@@ -134,7 +134,7 @@ func TestOneReadOfThePool(t *testing.T) {
 		t.Helper()
 		a := requestOf(t, name, "lan", "10.0.0.0-10.0.0.7")
 		b.Ask(a)
-		b.Turn(t.Context(), false)
+		b.RunOnce(t.Context(), false)
 		if got := b.Ask(a); len(got.Granted) != 1 {
 			t.Fatalf("%s: %+v; want it granted", name, got)
 		}
@@ -227,7 +227,7 @@ func TestLateAnswer(t *testing.T) {
 		if h := b.book.holders["n1"]; h.silent || l.asked.unanswering {
 			t.Error("a holder that has answered late is silent")
 		}
-		b.Turn(t.Context(), false)
+		b.RunOnce(t.Context(), false)
 		if got := b.Ask(a); got.Problem.Reason != Taken || !strings.Contains(got.Problem.Message, "is in use on") {
 			t.Errorf("got %+v; want that it is in use", got)
 		}
@@ -351,7 +351,7 @@ func TestLastBlockNotCreated(t *testing.T) {
 			b.Ask(a)
 		}
 		for range 3 {
-			b.Turn(t.Context(), false)
+			b.RunOnce(t.Context(), false)
 			time.Sleep(time.Second) // past the pause after a failure
 		}
 		for _, a := range asks[:2] {

@@ -8,7 +8,7 @@ import (
 )
 
 // Run reads all leases live and then serves asks until ctx ends: it is Start and
-// then Turn after Turn, in their time. No two Runs of one Broker may overlap; of
+// then RunOnce after RunOnce, in their time. No two Runs of one Broker may overlap; of
 // two controllers they may.
 func (b *Broker) Run(ctx context.Context) error {
 	for !b.Start(ctx) {
@@ -32,7 +32,7 @@ func (b *Broker) Run(ctx context.Context) error {
 		case <-look.C:
 			sweep = true
 		}
-		if at, ok := b.Turn(ctx, sweep); ok {
+		if at, ok := b.RunOnce(ctx, sweep); ok {
 			retry.Reset(max(at.Sub(b.cfg.Now()), 0))
 		}
 	}
@@ -54,17 +54,17 @@ func (b *Broker) Start(ctx context.Context) bool {
 	for _, l := range leases {
 		b.observe(l, begun)
 	}
-	b.tell(b.granteesOfKind(protocol.GranteeClaim))
-	b.tell(b.granteesOfKind(protocol.GranteeSubLease))
-	b.tell(b.granteesOfKind(protocol.GranteeReservation))
+	b.notifyGrantees(b.granteesOfKind(protocol.GranteeClaim))
+	b.notifyGrantees(b.granteesOfKind(protocol.GranteeSubLease))
+	b.notifyGrantees(b.granteesOfKind(protocol.GranteeReservation))
 	return true
 }
 
-// Turn does once what there is to do: it gives leases back that are not needed, if sweep says so or
-// what was seen since the last Turn, reads those again that no watch shows, if sweep says so, and
+// RunOnce does once what there is to do: it gives leases back that are not needed, if sweep says so or
+// what was seen since the last RunOnce, reads those again that no watch shows, if sweep says so, and
 // works on the asks and changes that wait. It returns when one of them is to be tried again, if one
 // is. No two Turns of one Broker may overlap.
-func (b *Broker) Turn(ctx context.Context, sweep bool) (at time.Time, ok bool) {
+func (b *Broker) RunOnce(ctx context.Context, sweep bool) (at time.Time, ok bool) {
 	b.mu.Lock()
 	b.sweep = b.sweep || sweep
 	b.mu.Unlock()

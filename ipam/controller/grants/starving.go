@@ -6,32 +6,32 @@ import "github.com/tenure-ipam/tenure/ipam/protocol"
 func (b *Book) starve(w *waiter, in []*pool) {
 	for _, p := range w.starves {
 		p.starving--
-		b.touch(p)
+		b.noteStarving(p)
 	}
 	w.starves = in
 	for _, p := range in {
 		p.starving++
-		b.touch(p)
+		b.noteStarving(p)
 	}
 }
 
-func (b *Book) touch(p *pool) {
-	if !p.touched {
-		p.touched = true
-		b.touched = append(b.touched, p)
+func (b *Book) noteStarving(p *pool) {
+	if !p.starvingChanged {
+		p.starvingChanged = true
+		b.starvingChanged = append(b.starvingChanged, p)
 	}
 }
 
 // takeChanged returns the pools whose Starving has changed since takeChanged was last called.
 func (b *Book) takeChanged() []protocol.PoolName {
 	var names []protocol.PoolName
-	for _, p := range b.touched {
-		p.touched = false
+	for _, p := range b.starvingChanged {
+		p.starvingChanged = false
 		if now := p.starving > 0; now != p.announced {
 			p.announced = now
 			names = append(names, p.name)
 		}
 	}
-	b.touched = b.touched[:0]
+	b.starvingChanged = b.starvingChanged[:0]
 	return names
 }
