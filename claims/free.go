@@ -11,9 +11,9 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// lookAgain is when grants that are still in use are looked at again, in case the end of the use
+// recheckAfter is when grants that are still in use are looked at again, in case the end of the use
 // goes unnoticed.
-const lookAgain = 10 * time.Second
+const recheckAfter = 10 * time.Second
 
 // release frees the grants of uid, and ends its ask, if there is no claim of that
 // UID any more. Only a live read says so.
@@ -23,7 +23,7 @@ func (r *Reconciler) release(ctx context.Context, key grants.ClaimKey, uid proto
 	case out == protocol.Done && live.UID == uid:
 		// The cache is behind. It may come to know of the claim's end, if its watch
 		// breaks, without ever having known of the claim: that is no news.
-		return lookAgain, nil
+		return recheckAfter, nil
 	case out != protocol.Done && out != protocol.NotFound:
 		return 0, fmt.Errorf("read claim %s/%s: %w", key.Namespace, key.Name, err)
 	}
@@ -38,7 +38,7 @@ func (r *Reconciler) release(ctx context.Context, key grants.ClaimKey, uid proto
 	case err != nil:
 		return 0, fmt.Errorf("free addresses of claim %s/%s: %w", key.Namespace, key.Name, err)
 	case !freed:
-		return lookAgain, nil
+		return recheckAfter, nil
 	}
 	if ported {
 		r.Ports.Release(uid)
@@ -73,7 +73,7 @@ func (r *Reconciler) freeSurplus(ctx context.Context, c claim) (time.Duration, e
 	case err != nil:
 		return 0, fmt.Errorf("free surplus addresses of claim %s/%s: %w", c.key.Namespace, c.key.Name, err)
 	case !freed:
-		return lookAgain, nil
+		return recheckAfter, nil
 	}
 	return 0, nil
 }

@@ -126,13 +126,13 @@ func TestFreeingInOrder(t *testing.T) {
 		{name: "gone and unused", world: world{held: held("10.0.0.5")},
 			want: "read claim, withdraw, mark 10.0.0.5, read u1.0, read u1.1, clear 10.0.0.5"},
 		{name: "there, whatever the cache says", world: world{held: held("10.0.0.5"), claim: protocol.Claim{Meta: protocol.Meta{UID: "u1"}}},
-			want: "read claim", after: lookAgain},
+			want: "read claim", after: recheckAfter},
 		{name: "another claim has the name", world: world{held: held("10.0.0.5"), claim: protocol.Claim{Meta: protocol.Meta{UID: "u2"}}},
 			want: "read claim, withdraw, mark 10.0.0.5, read u1.0, read u1.1, clear 10.0.0.5"},
-		{name: "in use", world: world{held: held("10.0.0.5"), uses: []string{"u1.0"}}, want: "read claim, withdraw, mark 10.0.0.5, read u1.0", after: lookAgain},
+		{name: "in use", world: world{held: held("10.0.0.5"), uses: []string{"u1.0"}}, want: "read claim, withdraw, mark 10.0.0.5, read u1.0", after: recheckAfter},
 		{name: "in use by the second name", world: world{held: held("10.0.0.5"), uses: []string{"u1.1"}},
-			want: "read claim, withdraw, mark 10.0.0.5, read u1.0, read u1.1", after: lookAgain},
-		{name: "uses may be missing", world: world{held: held("10.0.0.5"), gone: true}, want: "read claim, withdraw", after: lookAgain},
+			want: "read claim, withdraw, mark 10.0.0.5, read u1.0, read u1.1", after: recheckAfter},
+		{name: "uses may be missing", world: world{held: held("10.0.0.5"), gone: true}, want: "read claim, withdraw", after: recheckAfter},
 		{name: "no answer about the claim", world: world{held: held("10.0.0.5"), errors: map[string]error{"read claim": lost}}, want: "read claim", fails: true},
 		{name: "no answer about the mark", world: world{held: held("10.0.0.5"), errors: map[string]error{"mark 10.0.0.5": lost}},
 			want: "read claim, withdraw, mark 10.0.0.5", fails: true},
@@ -141,7 +141,7 @@ func TestFreeingInOrder(t *testing.T) {
 		{name: "K4 with a port", world: world{held: held("10.0.0.5"), ported: true},
 			want: "read claim, withdraw, mark 10.0.0.5, read u1.0, read u1.1, clear 10.0.0.5, delete its port"},
 		{name: "K4 with a port, in use", world: world{held: held("10.0.0.5"), ported: true, uses: []string{"u1.0"}},
-			want: "read claim, withdraw, mark 10.0.0.5, read u1.0", after: lookAgain},
+			want: "read claim, withdraw, mark 10.0.0.5, read u1.0", after: recheckAfter},
 		{name: "K4 an ask for a port", world: world{asked: []protocol.UID{"u1"}}, want: "read claim, withdraw, delete its port"},
 		{name: "an ask without grants", want: "read claim, withdraw"},
 	}
@@ -188,7 +188,7 @@ func TestSurplus(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if (after == lookAgain) != tt.gone {
+			if (after == recheckAfter) != tt.gone {
 				t.Errorf("looked at again after %v; want it where nothing may be freed yet", after)
 			}
 			if got := strings.Join(w.calls, ", "); got != tt.want {

@@ -216,7 +216,7 @@ func (s seen) freeing(granted []grants.Granted) (marked []grants.Held) {
 // a change of the machine's annotation.
 func (s seen) again() time.Duration {
 	if s.byMachine != nil {
-		return 3 * lookAgain
+		return 3 * recheckAfter
 	}
 	return 0
 }
@@ -321,7 +321,7 @@ func (s seen) unavailable(bad grants.Problem) (reason, message string) {
 func (s seen) giveBack(why outcome) plan {
 	if len(s.uses) > 0 {
 		why.message += fmt.Sprintf("; gives back %s when no pod uses it any more", join(addrsOf(s.held)))
-		return plan{status: s.change(why), after: lookAgain}
+		return plan{status: s.change(why), after: recheckAfter}
 	}
 	return plan{giveBack: s.held, status: s.fencingStatus(why)}
 }

@@ -85,7 +85,7 @@ func (s seen) makePortAgain(named []netip.Addr, p plan) plan {
 	case s.portAnswer.Port.ID == "":
 		p.settlePort = false
 		if p.status = s.change(s.allocated(nil)); !s.portAnswer.Problem.None() {
-			p.after = lookAgain
+			p.after = recheckAfter
 		}
 		return p
 	case s.portAnswer.Port.String() != s.claim.port.String():
@@ -101,7 +101,7 @@ func (s seen) waitForPort() plan {
 		return plan{}
 	}
 	reason, message := s.whyNoPort(bad)
-	return plan{status: s.change(s.whyBlocked(s.failed(reason, message))), after: lookAgain}
+	return plan{status: s.change(s.whyBlocked(s.failed(reason, message))), after: recheckAfter}
 }
 
 // whyNoPort returns the reason and the message of a condition for a problem with a port.
@@ -141,7 +141,7 @@ func (s seen) refusePort() (plan, bool) {
 	if len(s.held) > 0 {
 		p = s.giveBack(said)
 	}
-	p.withdraw, p.refusePort, p.after = true, &why, lookAgain
+	p.withdraw, p.refusePort, p.after = true, &why, recheckAfter
 	return p, true
 }
 

@@ -177,7 +177,7 @@ func (r *Reconciler) look(ctx context.Context, obj *ipamclaims.IPAMClaim) (time.
 			s.answer = &answer
 		default:
 			if free, err := r.Broker.MayFree(ctx, p.giveBack); !free {
-				return lookAgain, err //nolint:wrapcheck // says what it is about
+				return recheckAfter, err //nolint:wrapcheck // says what it is about
 			}
 			return r.apply(ctx, obj, s.claim, p)
 		}

@@ -121,7 +121,7 @@ func TestWatchSaysItOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		f := Files{Dir: t.TempDir(), Log: slog.New(slog.NewTextHandler(&log, nil))}
-		ctx, cancel := context.WithTimeout(t.Context(), 10*lookEvery)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*recheckAfter)
 		defer cancel()
 		if err := f.Watch(ctx); err != nil {
 			t.Error(err)

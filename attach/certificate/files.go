@@ -19,8 +19,8 @@ type Files struct {
 	Log *slog.Logger
 }
 
-// lookEvery is how often Watch looks at the certificate.
-const lookEvery = time.Minute
+// recheckAfter is how often Watch looks at the certificate.
+const recheckAfter = time.Minute
 
 func (f Files) cert() string { return filepath.Join(f.Dir, "tls.crt") }
 
@@ -45,7 +45,7 @@ func (f Files) Watch(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(lookEvery):
+		case <-time.After(recheckAfter):
 		}
 	}
 }

@@ -25,8 +25,8 @@ import (
 )
 
 const (
-	// lookAgain is when a pod is looked at again of whose trouble no event tells the end.
-	lookAgain = 30 * time.Second
+	// recheckAfter is when a pod is looked at again of whose trouble no event tells the end.
+	recheckAfter = 30 * time.Second
 	// reportDelay is how long something that may come in a moment is awaited before people are told.
 	reportDelay = 5 * time.Second
 	// soon is when the cache shows what somebody else has written meanwhile.
@@ -101,7 +101,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	case waits || len(p.create) > 0: // of a claim that gets nothing no event tells
 		return reconcile.Result{RequeueAfter: reportDelay}, nil
 	case len(p.faults) > 0:
-		return reconcile.Result{RequeueAfter: lookAgain}, nil
+		return reconcile.Result{RequeueAfter: recheckAfter}, nil
 	}
 	return reconcile.Result{}, nil
 }

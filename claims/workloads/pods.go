@@ -77,7 +77,7 @@ func (p *PodClaims) Reconcile(ctx context.Context, req reconcile.Request) (recon
 	tell(ctx, &p.told, p.Events, p.Log.With("pod", req.String()), of, faults)
 	switch {
 	case len(faults) > 0:
-		return reconcile.Result{RequeueAfter: lookAgain}, nil
+		return reconcile.Result{RequeueAfter: recheckAfter}, nil
 	case soon:
 		return reconcile.Result{RequeueAfter: claimSoon}, nil
 	}

@@ -28,9 +28,9 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/told"
 )
 
-// lookAgain is when a set is looked at again of whose claim no event comes: a claim that is
+// recheckAfter is when a set is looked at again of whose claim no event comes: a claim that is
 // somebody else's may be gone by then.
-const lookAgain = 30 * time.Second
+const recheckAfter = 30 * time.Second
 
 // Catalog reads network attachment definitions.
 type Catalog interface {
@@ -83,7 +83,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	if why := f.unassignable(); why != nil {
 		r.tell(ctx, &obj, *why)
-		return reconcile.Result{RequeueAfter: lookAgain}, nil // the pool may be edited
+		return reconcile.Result{RequeueAfter: recheckAfter}, nil // the pool may be edited
 	}
 	if f.pods, err = r.pods(ctx, f); err != nil {
 		return reconcile.Result{}, err
@@ -98,7 +98,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	case p.more:
 		return reconcile.Result{RequeueAfter: 100 * time.Millisecond}, nil // the cache should see these first
 	case len(faults) > 0:
-		return reconcile.Result{RequeueAfter: lookAgain}, nil
+		return reconcile.Result{RequeueAfter: recheckAfter}, nil
 	}
 	return reconcile.Result{}, nil
 }

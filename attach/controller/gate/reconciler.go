@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// lookAgain is when a pod is judged again that is refused. No event tells of a role that was
+	// recheckAfter is when a pod is judged again that is refused. No event tells of a role that was
 	// bound since.
-	lookAgain = 30 * time.Second
+	recheckAfter = 30 * time.Second
 	// callTimeout is how long one call to the API server may take.
 	callTimeout = 10 * time.Second
 	// maxMessage is how long a condition's message is at most.
@@ -67,7 +67,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	case f.passes():
 		return reconcile.Result{}, lift(ctx, r.Live, &pod)
 	case f.reason == ReasonNetworksRefused:
-		return reconcile.Result{RequeueAfter: lookAgain}, nil
+		return reconcile.Result{RequeueAfter: recheckAfter}, nil
 	}
 	return reconcile.Result{}, nil
 }

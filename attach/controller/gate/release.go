@@ -21,10 +21,10 @@ import (
 
 // How long a [Release] waits before it looks again.
 const (
-	// lookSoon is after an error, and while the API server looks at pods for us.
-	lookSoon = 10 * time.Second
-	// lookLate is otherwise: a pod may have got its gate by an API server that had not heard yet.
-	lookLate = time.Minute
+	// recheckSoon is after an error, and while the API server looks at pods for us.
+	recheckSoon = 10 * time.Second
+	// recheckLate is otherwise: a pod may have got its gate by an API server that had not heard yet.
+	recheckLate = time.Minute
 )
 
 // pageSize is how many pods one call lists.
@@ -53,9 +53,9 @@ func (r *Release) Run(ctx context.Context) error {
 				r.Log.ErrorContext(ctx, "the gates of pods are not all removed; this is tried again", "gate", podnetwork.Gate, "error", err)
 			}
 		}
-		wait := lookLate
+		wait := recheckLate
 		if err != nil || len(left) > 0 {
-			wait = lookSoon
+			wait = recheckSoon
 		}
 		select {
 		case <-ctx.Done():

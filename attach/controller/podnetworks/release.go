@@ -15,9 +15,9 @@ import (
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 )
 
-// lookAgain is when a deleted object is looked at again that something refers to which the cache
+// recheckAfter is when a deleted object is looked at again that something refers to which the cache
 // does not show: it may be gone before the cache has seen it.
-const lookAgain = 10 * time.Second
+const recheckAfter = 10 * time.Second
 
 // mark gives a network or an attachment its finalizer, and a default network that is kept its
 // annotation.
@@ -60,7 +60,7 @@ func (c *Cluster) release(ctx context.Context, o client.Object, refers func(cont
 		return reconcile.Result{}, err
 	}
 	if inUse {
-		return reconcile.Result{RequeueAfter: lookAgain}, nil
+		return reconcile.Result{RequeueAfter: recheckAfter}, nil
 	}
 	if err := last(ctx); err != nil {
 		return reconcile.Result{}, err

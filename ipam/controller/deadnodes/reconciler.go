@@ -47,10 +47,10 @@ const DefaultCalls = 16
 const (
 	// nodes is how many nodes are taken over at once.
 	nodes = 4
-	// lookEvery is how often a registration is looked at whose former agent
+	// recheckAfter is how often a registration is looked at whose former agent
 	// may have left something: what is left may become free to take without a
 	// sound, as when a pool's takeOver is changed.
-	lookEvery = 5 * time.Minute
+	recheckAfter = 5 * time.Minute
 )
 
 // Reconciler looks after registrations. Make one with all its exported fields set.
@@ -163,8 +163,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		if err := r.settle(ctx, reg, v, node, j.Dead); err != nil {
 			return reconcile.Result{}, err
 		}
-		if after == 0 || after > lookEvery {
-			after = lookEvery
+		if after == 0 || after > recheckAfter {
+			after = recheckAfter
 		}
 	}
 	return reconcile.Result{RequeueAfter: after}, nil

@@ -104,6 +104,6 @@ func (r *Reconciler) plan(ctx context.Context, name string, q queue) {
 	case j.After > 0:
 		q.AddAfter(req, j.After)
 	case len(reg.Former) > 0:
-		q.AddAfter(req, lookEvery)
+		q.AddAfter(req, recheckAfter)
 	}
 }

@@ -61,7 +61,7 @@ func (s seen) takeOver(st *v1alpha1.IPPoolStatus) (p plan, wait bool) {
 	default:
 		return plan{}, false
 	}
-	p.after = lookAgain
+	p.after = recheckAfter
 	return p, true
 }
 

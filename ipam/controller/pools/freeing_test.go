@@ -50,8 +50,8 @@ func TestFreesBeforeItOpens(t *testing.T) {
 	p.Status.Leasing, p.Status.Opening = v1alpha1.LeasingClosed, "5"
 	now := noon
 	r := &Reconciler{Networks: using{}, Live: liveOf{}, Cache: somePools{pools: []*v1alpha1.IPPool{p}}, Now: func() time.Time { return now }}
-	r.regs.hear(saying(regAt("a", 0), true, "5"), noon)
-	for ; now.Before(noon.Add(12 * time.Minute)); now = now.Add(lookAgain) {
+	r.regs.observe(saying(regAt("a", 0), true, "5"), noon)
+	for ; now.Before(noon.Add(12 * time.Minute)); now = now.Add(recheckAfter) {
 		got, err := r.Restored(t.Context(), "lan")
 		if err != nil {
 			t.Fatal(err)
@@ -74,8 +74,8 @@ func TestFreesWhatTheReconcilerDoesNotWaitFor(t *testing.T) {
 	other.Name, other.UID, other.Status.Opening = "other", "other", protocol.EpochAfter(noon.Add(-2*time.Minute))
 	now := noon
 	r := &Reconciler{Networks: using{}, Live: liveOf{}, Cache: somePools{pools: []*v1alpha1.IPPool{again, other}}, Shapes: &Shapes{}, Now: func() time.Time { return now }}
-	r.regs.hear(saying(regAt("a", 0), true, restored), noon)
-	for ; now.Before(noon.Add(time.Minute)); now = now.Add(lookAgain) {
+	r.regs.observe(saying(regAt("a", 0), true, restored), noon)
+	for ; now.Before(noon.Add(time.Minute)); now = now.Add(recheckAfter) {
 		s, err := r.look(t.Context(), again)
 		if err != nil {
 			t.Fatal(err)

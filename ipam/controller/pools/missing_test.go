@@ -15,7 +15,7 @@ import (
 // awaken has the controller look as it does while a pool waits, until so long after noon.
 func (l *registrations) awaken(until time.Duration) {
 	for !l.last.IsZero() && l.last.Before(noon.Add(until)) {
-		l.look(l.last.Add(min(lookAgain, noon.Add(until).Sub(l.last))))
+		l.tick(l.last.Add(min(recheckAfter, noon.Add(until).Sub(l.last))))
 	}
 }
 
@@ -25,7 +25,7 @@ func TestLook(t *testing.T) {
 	var l registrations
 	var got []time.Duration
 	for _, at := range []time.Duration{0, 10 * time.Second, 7 * time.Second, 12 * time.Second, time.Hour, -time.Hour, -time.Hour + time.Second} {
-		l.look(noon.Add(at))
+		l.tick(noon.Add(at))
 		got = append(got, l.awake)
 	}
 	if want := "[0s 10s 10s 12s 1m12s 1m12s 1m13s]"; fmt.Sprint(got) != want {
@@ -37,7 +37,7 @@ func TestLook(t *testing.T) {
 // controller sleeps, and perhaps all nodes with it. When it wakes it waits for the node on.
 func TestSleepIsNotSilence(t *testing.T) {
 	var l registrations
-	l.hear(saying(regAt("a", 0), false, "5"), noon)
+	l.observe(saying(regAt("a", 0), false, "5"), noon)
 	l.awaken(9 * time.Minute)
 	const slept = 40 * time.Minute
 	if why, _ := l.restoration("5", epochs{}, true, noon.Add(slept)).wait(10 * time.Minute); !strings.Contains(why, "waits for a") {
@@ -86,7 +86,7 @@ func TestCompared(t *testing.T) {
 						s.Store = b.store
 					}
 					l.awaken(b.after)
-					l.hear(s, noon.Add(b.after))
+					l.observe(s, noon.Add(b.after))
 				}
 				for _, b := range tt.beats {
 					hear("a", b)
@@ -145,7 +145,7 @@ func TestFirstOpeningAfterRestore(t *testing.T) {
 		hear := func(node, says string, at time.Duration) {
 			s := regAt(node, 0)
 			s.Beat, s.Fence, s.Restored = noon.Add(at), fence, says
-			l.hear(s, noon.Add(at))
+			l.observe(s, noon.Add(at))
 		}
 		last := epochs{last: protocol.EpochAfter(noon.Add(-2 * time.Hour))}
 		q := pool("10.0.0.0/24")
@@ -177,7 +177,7 @@ func TestClockOfTheAPIServer(t *testing.T) {
 	q.CreationTimestamp = metav1.NewTime(noon.Add(3 * clockSkew))
 	st := q.Status.DeepCopy()
 	seen{pool: q, now: noon}.open(st, sizes{}, sizes{})
-	l.hear(saying(regAt("a", 0), false, st.Opening), noon)
+	l.observe(saying(regAt("a", 0), false, st.Opening), noon)
 	if all := epochsOf([]v1alpha1.IPPool{*q}); l.restoration(all.of(q), all, false, noon) == nil {
 		t.Errorf("nothing is concluded from %s; want that the pool waits for its agents", st.Opening)
 	}

@@ -176,7 +176,7 @@ func (r *Reconciler) rivals(ctx context.Context, pool *v1alpha1.IPPool, all []v1
 func (s seen) rivalry(with *live) (why string, after time.Duration) {
 	domain := s.pool.Spec.Domain
 	if older := overlapping(s.pool, s.shape, with.others, s.shapeOf).older; len(older) > 0 {
-		return fmt.Sprintf("the pool shares addresses of domain %s with %s: change the ranges, or the domain", domain, strings.Join(few(older, "pools"), ", ")), lookAgain
+		return fmt.Sprintf("the pool shares addresses of domain %s with %s: change the ranges, or the domain", domain, strings.Join(few(older, "pools"), ", ")), recheckAfter
 	}
 	for i := range with.others {
 		o := &with.others[i]
@@ -197,7 +197,7 @@ func (s seen) rivalry(with *live) (why string, after time.Duration) {
 	n := len(on)
 	slices.Sort(on)
 	return fmt.Sprintf("the pool has addresses that leases of pool %s, of domain %s too or no longer there, still cover: it waits for %d, such as %s of %v on %v",
-		strings.Join(few(slices.Compact(on), "pools"), ", "), domain, n, last.Name, last.Holder, last.Block), lookAgain
+		strings.Join(few(slices.Compact(on), "pools"), ", "), domain, n, last.Name, last.Holder, last.Block), recheckAfter
 }
 
 // fencingWrite is a write to another pool: a status that means the same as the present one.

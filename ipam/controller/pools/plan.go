@@ -31,9 +31,9 @@ const (
 	ConditionDefinitionsDisagree = "DefinitionsDisagree"
 )
 
-// lookAgain is when a pool that waits for leases is looked at again, should the
+// recheckAfter is when a pool that waits for leases is looked at again, should the
 // event that it waits for have gone unnoticed.
-const lookAgain = 10 * time.Second
+const recheckAfter = 10 * time.Second
 
 // seen is what is known when a pool is looked at.
 type seen struct {
@@ -161,11 +161,11 @@ func (s seen) retire() plan {
 	case why != "":
 		return plan{after: after}
 	case s.tally.leases > 0:
-		return plan{after: lookAgain}
+		return plan{after: recheckAfter}
 	case s.live == nil:
 		return plan{readLive: true}
 	case len(s.live.leases)+len(s.live.garbled) > 0:
-		return plan{after: lookAgain}
+		return plan{after: recheckAfter}
 	default:
 		return plan{base: s.pool, removeFinalizer: true}
 	}
@@ -193,7 +193,7 @@ func (s seen) lease(st *v1alpha1.IPPoolStatus) plan {
 		bad := s.live.garbled[0]
 		p := s.shut(st, v1alpha1.ReasonLeaseGarbled, fmt.Sprintf("lease %s cannot be read (%s), and may be anybody's right: correct it, or, when no pod of pool %s has addresses of its block, "+
 			"remove it: kubectl annotate ipleases %s tenure.dev/deletion=confirmed && kubectl delete ipleases %s", bad.Name, oneLine(bad.Err), bad.Pool, bad.Name, bad.Name))
-		p.after = lookAgain
+		p.after = recheckAfter
 		return p
 	}
 	if s.pool.Spec.Allocation == v1alpha1.AllocationStopped {
@@ -259,7 +259,7 @@ func (s seen) lease(st *v1alpha1.IPPoolStatus) plan {
 		reason, what = v1alpha1.ReasonEarlierPool, "of an earlier pool of this name"
 	}
 	p := s.shut(st, reason, fmt.Sprintf("the pool waits for lease %s of %v, %s", bad.Name, bad.Holder, what))
-	p.after = lookAgain
+	p.after = recheckAfter
 	return p
 }
 

@@ -28,7 +28,7 @@ type registrations struct {
 
 // look notes that the controller looks now, or did a moment ago, if another look was
 // faster. mu must be held.
-func (l *registrations) look(now time.Time) {
+func (l *registrations) tick(now time.Time) {
 	switch d := now.Sub(l.last); {
 	case l.last.IsZero() || d < -atOnce: // its first, or its clock was set back
 		l.last = now
@@ -69,7 +69,7 @@ type recalled struct {
 
 // hear notes a registration as a watch shows it, and reports whether it says something else of a
 // restored API server than before.
-func (l *registrations) hear(reg protocol.Registration, now time.Time) (news bool) {
+func (l *registrations) observe(reg protocol.Registration, now time.Time) (news bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if was := l.nodes[reg.Node]; was != nil && was.reg == reg.UID && older(reg.Revision, was.read) {
@@ -80,7 +80,7 @@ func (l *registrations) hear(reg protocol.Registration, now time.Time) (news boo
 
 // hearLive is like hear, for a registration that was read live. Watches may have shown a later
 // one.
-func (l *registrations) hearLive(reg protocol.Registration, now time.Time) (news bool) {
+func (l *registrations) observeLive(reg protocol.Registration, now time.Time) (news bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if was := l.nodes[reg.Node]; was != nil && was.reg == reg.UID && older(reg.Revision, was.shown) {
@@ -96,7 +96,7 @@ func (l *registrations) hearLive(reg protocol.Registration, now time.Time) (news
 // record notes a registration that is not older than what is known, and returns what hear
 // returns. mu must be held.
 func (l *registrations) record(reg protocol.Registration, now time.Time) (news bool) {
-	l.look(now)
+	l.tick(now)
 	was := l.nodes[reg.Node]
 	if reg.Ended() {
 		delete(l.nodes, reg.Node)
@@ -204,7 +204,7 @@ func (l *registrations) restoration(epoch string, w epochs, closed bool, now tim
 	r := &restoration{}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.look(now)
+	l.tick(now)
 	r.epoch, r.restoredNode = l.credibleEpoch(w, now)
 	if !closed && !openedBefore(r.epoch, epoch) {
 		return nil

@@ -18,7 +18,7 @@ func TestRecallsOfAThief(t *testing.T) {
 		for k := range 2000 {
 			reg.Recalls = append(reg.Recalls, protocol.Recall{ID: "r", Lease: fmt.Sprintf("%d.%d", i, k)})
 		}
-		l.hear(reg, now)
+		l.observe(reg, now)
 		now = now.Add(time.Hour)
 	}
 	if n := len(l.nodes["n"].recalls); n > recallsMax {

@@ -100,11 +100,11 @@ func (r restoration) wait(closed time.Duration) (why string, after time.Duration
 		if closed < fence {
 			after = fence - closed
 		} else {
-			after = lookAgain
+			after = recheckAfter
 		}
-		return fmt.Sprintf("%s; it waits for %s", past, strings.Join(few(nodes, "nodes"), ", ")), min(after, lookAgain)
+		return fmt.Sprintf("%s; it waits for %s", past, strings.Join(few(nodes, "nodes"), ", ")), min(after, recheckAfter)
 	case closed < fence/2:
-		return past + "; it waits for nodes whose registrations may be missing", min(fence/2-closed, lookAgain)
+		return past + "; it waits for nodes whose registrations may be missing", min(fence/2-closed, recheckAfter)
 	}
 	return "", 0
 }
@@ -116,9 +116,9 @@ type spell struct {
 }
 
 // atOnce is the most that one check adds to a spell: a pool that waits is checked every
-// lookAgain. A controller that slept, perhaps with all nodes, must not take its sleep for their
+// recheckAfter. A controller that slept, perhaps with all nodes, must not take its sleep for their
 // silence.
-const atOnce = 6 * lookAgain
+const atOnce = 6 * recheckAfter
 
 // closedFor returns for how long this controller has seen a pool closed for a restoration.
 // Another leader begins at zero: it does not know what was before.

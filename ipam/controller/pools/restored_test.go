@@ -86,7 +86,7 @@ func TestReaches(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var l registrations
 			for _, s := range tt.heard {
-				l.hear(s.reg, noon.Add(s.after))
+				l.observe(s.reg, noon.Add(s.after))
 			}
 			if got := l.reaches(tt.lease, noon.Add(tt.at)); got != tt.want {
 				t.Errorf("%v; want %v", got, tt.want)
@@ -107,7 +107,7 @@ func TestHearTellsNews(t *testing.T) {
 		{a, false}, {regAt("a", 1), false}, {saying(a, false, "5"), true}, {saying(regAt("a", 2), false, "5"), false},
 		{saying(a, true, "5"), true}, {regAt("a", 3), true}, {saying(regAt("b", 0), false, ""), true},
 	} {
-		if got := l.hear(tt.reg, noon); got != tt.want {
+		if got := l.observe(tt.reg, noon); got != tt.want {
 			t.Errorf("registration %d: news %v; want %v", i, got, tt.want)
 		}
 	}
@@ -125,7 +125,7 @@ func TestFirstEpoch(t *testing.T) {
 		st := &v1alpha1.IPPoolStatus{}
 		seen{pool: p, now: noon}.open(st, sizes{}, sizes{})
 		var l registrations
-		l.hear(saying(regAt("a", 0), false, said), noon)
+		l.observe(saying(regAt("a", 0), false, said), noon)
 		if r := l.restoration(st.Opening, epochs{last: st.Opening}, false, noon); (r != nil) != want {
 			t.Errorf("a pool made %v before: opened by %s, and closed by %s: %v; want %v", -made, st.Opening, said, r != nil, want)
 		}
@@ -148,8 +148,8 @@ func TestOneStolenRegistration(t *testing.T) {
 	} {
 		t.Run("a word "+tt.name, func(t *testing.T) {
 			var l registrations
-			l.hear(saying(regAt("thief", 0), false, tt.says), noon)
-			l.hear(saying(regAt("a", 0), true, epoch(-2*time.Hour)), noon) // of an earlier restore
+			l.observe(saying(regAt("thief", 0), false, tt.says), noon)
+			l.observe(saying(regAt("a", 0), true, epoch(-2*time.Hour)), noon) // of an earlier restore
 			r := l.restoration(epoch(-time.Hour), epochs{last: tt.last}, false, noon)
 			if (r != nil) != tt.want {
 				t.Errorf("the pool is closed: %v; want %v", r != nil, tt.want)
@@ -189,7 +189,7 @@ func TestOneStolenRegistration(t *testing.T) {
 			for i, fence := range tt.fences {
 				s := regAt(fmt.Sprint("n", i), 0)
 				s.Fence = fence
-				l.hear(s, noon)
+				l.observe(s, noon)
 			}
 			r := l.restoration("", epochs{}, true, noon)
 			if why, _ := r.wait(1000 * time.Hour); r.fence != tt.want || (why != "") != tt.patient {
@@ -267,11 +267,11 @@ func TestWaits(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var l registrations
 			for i, s := range tt.regs {
-				l.hear(s, noon)
+				l.observe(s, noon)
 				if tt.beaten {
 					s.Beat = s.Beat.Add(time.Duration(i+1) * time.Second)
 					l.awaken(tt.at - time.Second)
-					l.hear(s, noon.Add(tt.at-time.Second))
+					l.observe(s, noon.Add(tt.at-time.Second))
 				}
 			}
 			l.awaken(tt.at)
@@ -286,7 +286,7 @@ func TestWaits(t *testing.T) {
 			if (why == "") != (tt.want == "") || !strings.Contains(why, tt.want) {
 				t.Errorf("waits: %q; want %q", why, tt.want)
 			}
-			if (why == "") != (after == 0) || after > lookAgain {
+			if (why == "") != (after == 0) || after > recheckAfter {
 				t.Errorf("looks again after %v", after)
 			}
 		})
@@ -306,7 +306,7 @@ func TestAnotherLeaderBeginsAnew(t *testing.T) {
 	p.Status.Leasing = v1alpha1.LeasingClosed
 	look(first, true, time.Minute)
 	look(first, true, 2*time.Minute)
-	look(first, true, 2*time.Minute+lookAgain)
+	look(first, true, 2*time.Minute+recheckAfter)
 	look(first, true, 3*time.Hour)
 	look(second, true, 3*time.Minute)
 	look(second, true, 4*time.Minute)
@@ -379,7 +379,7 @@ func TestWatchRevision(t *testing.T) {
 func TestNamesOneNode(t *testing.T) {
 	var l registrations
 	for _, node := range []string{"c", "a", "b", "d"} {
-		l.hear(saying(regAt(node, 0), false, "5"), noon)
+		l.observe(saying(regAt(node, 0), false, "5"), noon)
 	}
 	for range 50 {
 		if r := l.restoration("5", epochs{last: "5"}, false, noon); r == nil || r.restoredNode != "a" {

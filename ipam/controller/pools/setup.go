@@ -115,7 +115,7 @@ func (r *Reconciler) ofRegistration(cache client.Reader) handler.EventHandler {
 
 // Hear notes a registration as a watch shows it. It reports whether that says something else
 // of a restored API server than before: then every pool is to be looked at.
-func (r *Reconciler) Hear(reg protocol.Registration) (news bool) { return r.regs.hear(reg, r.Now()) }
+func (r *Reconciler) Hear(reg protocol.Registration) (news bool) { return r.regs.observe(reg, r.Now()) }
 
 // Deregister notes that a node's registration of that UID is gone.
 func (r *Reconciler) Deregister(node protocol.NodeName, uid protocol.UID) { r.regs.forget(node, uid) }
@@ -133,7 +133,7 @@ func (r *Reconciler) meet(ctx context.Context) error {
 	}
 	news := false
 	for _, s := range regs {
-		news = r.regs.hearLive(s, r.Now()) || news
+		news = r.regs.observeLive(s, r.Now()) || news
 	}
 	r.met.Store(true)
 	if news { // another look may have been under way, and the watch tells nothing new

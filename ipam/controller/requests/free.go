@@ -19,7 +19,7 @@ func (r *Reconciler) release(ctx context.Context, name string, uid protocol.UID)
 	case there:
 		// The cache is behind. It may come to know of the sub-lease's end, if its watch
 		// breaks, without ever having known of the sub-lease: that is no news.
-		return lookAgain, nil
+		return recheckAfter, nil
 	}
 	r.Broker.Withdraw(uid)
 	return r.drop(ctx, name, r.Broker.Held(uid))
@@ -32,7 +32,7 @@ func (r *Reconciler) drop(ctx context.Context, name string, held []grants.Held) 
 		return 0, nil
 	}
 	if free, err := r.Broker.MayFree(ctx, held); !free {
-		return lookAgain, err //nolint:wrapcheck // says what it is about
+		return recheckAfter, err //nolint:wrapcheck // says what it is about
 	}
 	if err := r.Broker.Drop(ctx, held); err != nil {
 		return 0, fmt.Errorf("free addresses of request %s: %w", name, err)
@@ -46,7 +46,7 @@ func (r *Reconciler) drop(ctx context.Context, name string, held []grants.Held) 
 // its write names: it sees the mark, or its write fails.
 func (r *Reconciler) giveBack(ctx context.Context, s protocol.SubLease, held []grants.Held) (time.Duration, error) {
 	if free, err := r.Broker.MayFree(ctx, held); !free {
-		return lookAgain, err //nolint:wrapcheck // says what it is about
+		return recheckAfter, err //nolint:wrapcheck // says what it is about
 	}
 	marked, err := r.Broker.Mark(ctx, held)
 	if err != nil {

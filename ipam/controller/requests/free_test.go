@@ -147,7 +147,7 @@ func TestGivingBackInOrder(t *testing.T) {
 		{name: "answered meanwhile", world: world{out: map[string]protocol.Outcome{"fence": protocol.Conflict}}, want: "mark, fence"},
 		{name: "deleted meanwhile", world: world{out: map[string]protocol.Outcome{"fence": protocol.NotFound}}, want: "mark, fence"},
 		{name: "no answer about the removal", world: world{out: map[string]protocol.Outcome{"clear": protocol.Unknown}}, want: "mark, fence, clear", fails: true},
-		{name: "the data went back", world: world{gone: true}, after: lookAgain},
+		{name: "the data went back", world: world{gone: true}, after: recheckAfter},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -179,10 +179,10 @@ func TestRelease(t *testing.T) {
 	}{
 		{name: "gone", world: world{held: held("10.0.0.1")}, want: "read, withdraw, drop"},
 		{name: "gone, with an ask alone", want: "read, withdraw"},
-		{name: "there, whatever the cache says", world: world{held: held("10.0.0.1"), live: live("u1")}, want: "read", after: lookAgain},
+		{name: "there, whatever the cache says", world: world{held: held("10.0.0.1"), live: live("u1")}, want: "read", after: recheckAfter},
 		{name: "another has the name", world: world{held: held("10.0.0.1"), live: live("u2")}, want: "read, withdraw, drop"},
 		{name: "no answer", world: world{held: held("10.0.0.1"), out: map[string]protocol.Outcome{"read": protocol.Unknown}}, want: "read", fails: true},
-		{name: "the data went back", world: world{held: held("10.0.0.1"), gone: true}, want: "read, withdraw", after: lookAgain},
+		{name: "the data went back", world: world{held: held("10.0.0.1"), gone: true}, want: "read, withdraw", after: recheckAfter},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

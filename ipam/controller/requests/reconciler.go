@@ -18,9 +18,9 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// lookAgain is when a request is looked at again that could not be settled, should
+// recheckAfter is when a request is looked at again that could not be settled, should
 // the news of a change go unnoticed.
-const lookAgain = 10 * time.Second
+const recheckAfter = 10 * time.Second
 
 // Granter grants addresses and takes grants back: a [grants.Broker].
 type Granter interface {

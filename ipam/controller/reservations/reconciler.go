@@ -23,8 +23,8 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// lookAgain is when a reservation is looked at again that could not be settled.
-const lookAgain = 10 * time.Second
+// recheckAfter is when a reservation is looked at again that could not be settled.
+const recheckAfter = 10 * time.Second
 
 // Granter grants addresses and takes grants back: a [grants.Broker].
 type Granter interface {
@@ -114,7 +114,7 @@ func (r *Reconciler) release(ctx context.Context, name string, uid protocol.UID)
 	live, out, err := r.Live.ReadReservation(ctx, name)
 	switch {
 	case out == protocol.Done && protocol.UID(live.UID) == uid:
-		return lookAgain, nil // the cache is behind
+		return recheckAfter, nil // the cache is behind
 	case out != protocol.Done && out != protocol.NotFound:
 		return 0, fmt.Errorf("read reservation %s: %w", name, err)
 	}
@@ -129,7 +129,7 @@ func (r *Reconciler) free(ctx context.Context, name string, uid protocol.UID) (t
 		return 0, nil
 	}
 	if free, err := r.Broker.MayFree(ctx, held); !free {
-		return lookAgain, err //nolint:wrapcheck // says what it is about
+		return recheckAfter, err //nolint:wrapcheck // says what it is about
 	}
 	if err := r.Broker.Drop(ctx, held); err != nil {
 		return 0, fmt.Errorf("free the address of reservation %s: %w", name, err)
