@@ -16,18 +16,17 @@ type Ask struct {
 	To protocol.Grantee
 	// From are the sources, in the network's order.
 	From []Source
-	// Exactly, if not empty, are the addresses wanted, each from another of the
-	// sources, which may then be fewer than the sources. They need not be
-	// ordinary, nor within a view.
+	// Exactly, if not empty, are the addresses wanted, each from another source. There may be
+	// fewer of them than sources. They need not be ordinary, nor within a view.
 	Exactly []netip.Addr
-	// Requested are addresses wanted likewise, and any address from the other sources.
-	// Where Exactly is not empty, they count for nothing.
+	// Requested are like Exactly, but each source without an address in Requested gives any
+	// address. If Exactly is not empty, Requested is ignored.
 	Requested []netip.Addr
-	// Pod, if not empty, is the pod that the addresses are for, by its UID and node. What is kept
-	// for it, because another IPAM has given it that, may be granted.
+	// Pod, if not empty, is the pod that the addresses are for, by its UID and node. An address
+	// that is kept for it, because another IPAM gave it, may be granted.
 	Pod protocol.Grantee
-	// Stamp is the revision of the grantee that led to this ask, for
-	// [Answer.Stamp]. An ask that differs in it alone is the same ask.
+	// Stamp is the revision of the grantee that led to this ask, for [Answer.Stamp]. Two asks
+	// that differ only in it are the same ask.
 	Stamp protocol.Revision
 }
 
@@ -35,21 +34,21 @@ type Ask struct {
 type Source struct {
 	Pool protocol.PoolName
 	View allocator.View
-	// Families are those of which one address each is wanted. Nil is every
-	// family that the pool has. AsFar passes over those that it has not.
+	// Families are the families of which one address each is wanted. Nil is every family that
+	// the pool has. AsFar ignores families that the pool does not have.
 	Families []allocator.Family
 	AsFar    bool
-	// Narrow, if not nil, returns what of View may be given of a pool of this shape.
+	// Narrow, if not nil, returns the part of View that may be given of a pool of this shape.
 	Narrow func(*allocator.Shape) allocator.View
-	// Addr, if valid, is the one address that will do. It need not be ordinary.
+	// Addr, if valid, is the only address that is wanted. It need not be ordinary.
 	Addr netip.Addr
 
 	search string // View as text, once the ask is in the Book
 }
 
-// key returns what tells a from the asks of others. A claim, a request and a reservation have one
-// ask each. A pod of another IPAM has one for each address of a pool that is kept for it: an
-// address that cannot be had must not hold up the others.
+// key identifies a. A claim, a request and a reservation have one ask each. A pod of another IPAM
+// has one ask for each address of a pool that is kept for it: an address that cannot be had must
+// not hold up the others.
 func (a Ask) key() protocol.UID {
 	if !a.keeps() {
 		return a.To.UID
@@ -61,8 +60,8 @@ func keepKey(pool protocol.PoolName, pod protocol.UID, addr netip.Addr) protocol
 	return protocol.UID(string(pool) + " " + string(pod) + " " + addr.String())
 }
 
-// bars reports whether a asks to keep an address for a pod that has it already, by
-// another IPAM. That is done also while the pool is not open, and waits for just that.
+// keeps reports whether a asks to keep an address for a pod that has it already, by another IPAM.
+// Such an address is kept also while the pool is not open: the pool waits for it.
 func (a Ask) keeps() bool { return a.To.Kind == protocol.GranteePod }
 
 // equal reports whether a and o ask for the same.
@@ -95,10 +94,9 @@ type Granted struct {
 type Answer struct {
 	// Granted are the addresses, in the order of [Ask]; nil while the ask waits.
 	Granted []Granted
-	// Stamp is a revision of the grantee that had been read before each of the
-	// grants was last seen live. A status write that carries it fails if somebody
-	// gave the grants back meanwhile: see [Broker.Verify]. It is empty where that
-	// is not known.
+	// Stamp is a revision of the grantee that was read before each of the grants was last seen
+	// live. A status write that carries it fails if somebody gave the grants back meanwhile: see
+	// [Broker.Verify]. It is empty if no such revision is known.
 	Stamp protocol.Revision
 	// Problem is why the ask waits; zero if it is being worked on.
 	Problem Problem
@@ -112,11 +110,10 @@ type Problem struct {
 	Message string
 	// Since is when the ask was first found to have a problem of this reason.
 	Since time.Time
-	// Addr is, of the reasons Taken and Silent, the address, and Lease the name of
-	// the lease that it is on.
+	// Addr is the address, and Lease the name of its lease, for the reasons Taken and Silent.
 	Addr  netip.Addr
 	Lease string
-	// Lasting says, of PoolNotReady, that only a person can change it.
+	// Lasting says that only a person can solve a PoolNotReady.
 	Lasting bool
 }
 
@@ -130,17 +127,16 @@ const (
 	PoolMissing
 	// PoolNotReady: the pool is closed, faulty or being deleted.
 	PoolNotReady
-	// Exhausted: the pool, or the part of it that may be taken, has no address
-	// left, and the nodes that were asked to cede some have none free, or do not
-	// answer.
+	// Exhausted: the pool, or the part of it that may be taken, has no free address, and the
+	// nodes that were asked to cede some have none free or do not answer.
 	Exhausted
-	// Taken: an address asked for by name belongs to somebody else, or the node
-	// that has it has been asked for it and has not ceded it.
+	// Taken: an address asked for by name belongs to somebody else, or its node was asked for it
+	// and has not ceded it.
 	Taken
 	// Silent: an address asked for by name lies in a block of a node that does not
 	// answer.
 	Silent
-	// Unassignable: an address asked for by name is none that the pools give.
+	// Unassignable: the pools never give an address that was asked for by name.
 	Unassignable
 	// Failed: a call failed; it is made again.
 	Failed
@@ -167,16 +163,16 @@ type want struct {
 	view   allocator.View
 	search string     // view as text
 	addr   netip.Addr // exactly this one; zero is any
-	// strict says that what was granted outside the view, or is being freed, does
-	// not do.
+	// strict says that an address which was granted outside the view, or is being freed, does
+	// not fit.
 	strict bool
-	keeps  bool             // see [Ask.bars]
+	keeps  bool             // see [Ask.keeps]
 	pod    protocol.Grantee // see [Ask.Pod]
 }
 
-// fits reports whether h is what w asked for. For a claim the view is left out: it
-// says what may be handed out, not what may be kept. An address that is being freed
-// fits only who names it.
+// fits reports whether h is what w asked for. For a claim the view does not matter: it says what
+// may be handed out, not what may be kept. An address that is being freed fits only a want that
+// names it.
 func (w want) fits(h Held) bool {
 	a := h.Grant.Addr
 	if h.Pool != w.pool.name || allocator.FamilyOf(a) != w.family {
@@ -279,7 +275,7 @@ func name(wants []want, addrs []netip.Addr) ([]want, Problem) {
 func (w want) unassignable() string {
 	shape := w.pool.state.Shape
 	if w.keeps {
-		return "" // what the pool withholds until it is kept cannot be assigned yet
+		return "" // it may be withheld until it is kept, and is not assignable until then
 	}
 	if w.addr.IsValid() {
 		if err := shape.Assignable(w.addr); err != nil {
@@ -293,10 +289,9 @@ func (w want) unassignable() string {
 	return ""
 }
 
-// match gives each want an element of held that fits it, each once, and as many
-// wants as possible one, before all those within their views: two wants of one pool
-// differ in nothing else. The element is zero for a want that gets none, and then
-// all is false.
+// match gives each want an element of held that fits it. Each element is given once, and as many
+// wants as possible get one. It prefers elements within the wants' views, by which alone two wants
+// of one pool differ. A want that gets none has the zero Held in given, and then all is false.
 func match(wants []want, held []Held) (given []Held, all bool) {
 	of := make([]int, len(held)) // the want, plus one, that has an element
 	var give func(i int, fits func(want, Held) bool, tried []bool) bool

@@ -21,8 +21,8 @@ const (
 	kinds
 )
 
-// stock is the open blocks of one kind. Taken are the addresses that are granted
-// or reserved, barred those that a node has not ceded.
+// stock has the open blocks of one kind. In it an address is taken if it is granted or reserved,
+// and barred if a node has not ceded it.
 type stock struct {
 	table allocator.Table
 	space allocator.Space
@@ -36,8 +36,8 @@ func newStocks() (stocks [kinds]stock) {
 	return stocks
 }
 
-// unready returns why nothing of p can be granted, or no problem. What is to be kept for
-// pods of another IPAM is granted before the pool is opened, too.
+// unready returns why nothing of p can be granted, or no problem. keeps says that the grant keeps
+// an address for a pod of another IPAM: that can be done before the pool is opened.
 func (p *pool) unready(keeps bool) Problem {
 	bad := Problem{}
 	switch {
@@ -67,8 +67,8 @@ func (p *pool) ofPool(l *lease) bool {
 		p.state.UID != "" && l.PoolUID == p.state.UID && p.state.BlockBits(l.Block.Addr()) == l.Block.Bits()
 }
 
-// usable reports whether addresses of l may be granted, as far as l itself goes,
-// and of what kind it is.
+// usable reports whether addresses of l may be granted if the pool is ready, and of which kind its
+// block is.
 func (p *pool) usable(l *lease) (kind, bool) {
 	switch {
 	case !p.ofPool(l):
@@ -82,9 +82,8 @@ func (p *pool) usable(l *lease) (kind, bool) {
 	}
 }
 
-// settle opens or closes l's block as it should be, and makes its stock agree with
-// what is granted, reserved and ceded. It reports whether an address is free now
-// that was not.
+// settle brings the stocks up to date with l: whether its block is open, and which of its addresses
+// are taken and barred. It reports whether an address has become free.
 func (p *pool) settle(l *lease) (freed bool) {
 	k, ok := p.usable(l)
 	if l.open && (!ok || k != l.kind) {
@@ -102,8 +101,8 @@ func (p *pool) settle(l *lease) (freed bool) {
 	return p.mark(l, taken, l.barredNow(taken)) || opened
 }
 
-// settleAll settles every lease. What is to be closed comes first: blocks of an
-// old size may lie where blocks of the new one are to be opened.
+// settleAll settles every lease. It closes blocks first: a block of an old size may overlap one of
+// the new size that is to be opened.
 func (p *pool) settleAll() {
 	for _, l := range p.leases {
 		if k, ok := p.usable(l); l.open && (!ok || k != l.kind) {
@@ -124,8 +123,8 @@ func (p *pool) close(l *lease) {
 	l.open, l.barred = false, nil
 }
 
-// mark has exactly these addresses of l, which is open, taken and barred in its
-// stock. It reports whether one is neither that was.
+// mark sets which addresses of l are taken and barred in its stock. l must be open. It reports
+// whether an address has become free.
 func (p *pool) mark(l *lease, taken, barred []netip.Addr) (freed bool) {
 	space := p.stocks[l.kind].space
 	for _, a := range l.barred {
@@ -154,9 +153,8 @@ func (p *pool) mark(l *lease, taken, barred []netip.Addr) (freed bool) {
 	return freed
 }
 
-// takenNow returns, sorted, the addresses of l's block that grants or reservations
-// take. What a person wrote by hand may name an address twice, or one of another
-// block.
+// takenNow returns, sorted, the addresses of l's block that are granted or reserved. Grants that a
+// person wrote by hand may name an address twice, or one of another block.
 func (l *lease) takenNow() []netip.Addr {
 	taken := make([]netip.Addr, 0, len(l.Grants)+len(l.reserved))
 	for _, g := range l.Grants {
@@ -196,9 +194,8 @@ func has(addrs []netip.Addr, a netip.Addr) bool {
 	return found
 }
 
-// discard removes l as if it had never been there. Unlike drop it has nothing
-// tried again: nothing has changed. But who searched while l was there may have found
-// every block leased.
+// discard removes l as if it had never been there. Unlike drop it has no ask tried again, for
+// nothing has changed. But it forgets that searches found every block leased: they counted l.
 func (p *pool) discard(l *lease) {
 	p.close(l)
 	delete(p.leases, l.Block)

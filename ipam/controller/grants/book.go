@@ -26,7 +26,8 @@ type Book struct {
 	tick  uint64
 	queue queue
 	woken []*pool // pools that have changed since the queue was last looked at
-	// touched are pools that may starve, or not any more, since anybody was told.
+	// starvingChanged are pools that may have begun or ceased to starve since anybody was
+	// notified.
 	starvingChanged []*pool
 
 	holders map[protocol.NodeName]*holder
@@ -66,25 +67,25 @@ type PoolState struct {
 type pool struct {
 	name  protocol.PoolName
 	state PoolState // zero UID: the pool is not there
-	// ahead says that a live read has shown what of state is protocol.Pool, and no
-	// watch yet: then the rest is older.
+	// ahead says that state's protocol.Pool comes from a live read that no watch has shown yet.
+	// The rest of state is older then.
 	ahead bool
 	// stocks have the usable leases' blocks open.
 	stocks [kinds]stock
 	leases map[netip.Prefix]*lease
-	// cursor is where the search for a block without lease goes on, and full the
-	// searches that have found none since a lease last went.
+	// cursor is where the search for a block without a lease goes on. full are the searches that
+	// have found none since a lease was last given back.
 	cursor map[allocator.Family]netip.Addr
 	full   map[string]bool
 	// waiting are the asks to be tried again when the pool changes; woken says
 	// that it has.
 	waiting map[*waiter]struct{}
 	woken   bool
-	// askAgain is when holders that were passed over may be asked again; zero if
-	// nobody waits for that.
+	// askAgain is when holders that were passed over may be asked again; zero if no ask waits
+	// for that.
 	askAgain time.Time
-	// starving is how many asks have found nothing, although every holder was
-	// asked; announced is whether people were told that there are some.
+	// starving counts the asks that have found no address although every holder was asked.
+	// announced is what [Broker.Starving] said when the pool was last notified.
 	starving        int
 	announced       bool
 	starvingChanged bool
@@ -96,22 +97,22 @@ type lease struct {
 	// confirmed says that the pool was read live, and open with blocks of this
 	// size, after this lease was seen. Nothing is granted before.
 	confirmed bool
-	// writing are those, without their UIDs, whom a write of this broker's that is
-	// under way grants something: they are told when it is over, and its answer shows
-	// the lease live.
+	// writing are the grantees, without their UIDs, to which a write that is under way grants
+	// something. They are notified when it is over; its answer shows the lease live.
 	writing []protocol.Grantee
-	// liveAt is when the last call began that has shown this lease live, and shownAt,
-	// by the clock, when one last did. watched says that a watch has shown it, too.
+	// liveAt is when the last call began that has shown this lease live, in the Book's count.
+	// shownAt is when a call last showed it, by the clock. watched says that a watch has shown
+	// it, too.
 	liveAt  uint64
 	shownAt time.Time
 	watched bool
-	// open says that the block is open in the pool's stock of this kind, where
-	// taken and barred, each sorted, are what they say.
+	// open says that the block is open in the pool's stock of this kind. taken and barred are
+	// its taken and barred addresses there, each sorted.
 	open          bool
 	kind          kind
 	taken, barred []netip.Addr
-	// idleSince is when the lease was first seen without grants; zero if it has
-	// some. leaving says that it is being given back.
+	// idleSince is when the lease was first seen without grants; zero if it has grants. leaving
+	// says that it is being given back.
 	idleSince time.Time
 	leaving   bool
 	// reserved are the addresses that the round under way wants to grant.
@@ -150,8 +151,8 @@ func (b *Book) pool(name protocol.PoolName) *pool {
 	return p
 }
 
-// forgetUnseen forgets a pool of which nothing but its name was ever seen, once nobody needs that:
-// any name can be made up.
+// forgetUnseen forgets a pool of which only the name is known, once no ask waits for it: asks may
+// name any number of pools that do not exist.
 func (b *Book) forgetUnseen(p *pool) {
 	if p.state.Revision == "" && p.state.UID == "" && len(p.leases)+len(p.waiting) == 0 && b.pools[p.name] == p {
 		delete(b.pools, p.name)
@@ -182,10 +183,10 @@ func (b *Book) SetPool(s PoolState) bool {
 	return true
 }
 
-// correct tells what a live read has shown of a pool, which a watch may show only
-// later: without it a pool that is closed would be tried again and again. known is
-// the UID that the pool had when the read began: what the read does not find may be
-// a pool that has been made again since.
+// correct takes over what a live read has shown of a pool. A watch may show it only later, and
+// until then a closed pool would be tried again and again. known is the UID that the pool had when
+// the read began. there says whether the read found a pool: if it did not, the pool may have been
+// made again since.
 func (b *Book) correct(name protocol.PoolName, known protocol.UID, live protocol.Pool, there bool) {
 	p := b.pool(name)
 	switch {
@@ -219,9 +220,8 @@ func (b *Book) Begin() uint64 {
 	return b.tick
 }
 
-// Observe tells what was seen of a lease: live, by a call that began at begun, or
-// on a watch, where begun is 0. It returns, without their UIDs, the grantees whose
-// grants are others than before.
+// Observe takes over what was seen of a lease: live, by a call that began at begun, or on a watch,
+// where begun is 0. It returns, without their UIDs, the grantees whose grants have changed.
 func (b *Book) Observe(seen protocol.Lease, begun uint64) []protocol.Grantee {
 	if protocol.LeaseName(seen.Pool, seen.Block) != seen.Name {
 		return nil // not a lease of ours: nothing is granted on it
@@ -298,8 +298,8 @@ func newer(a, b protocol.Revision) bool {
 	return a > b
 }
 
-// must panics on an error of a space in memory, which has none of its own: the
-// book would contradict itself, and nothing may be granted from it.
+// must panics on an error of a space. A space in memory has no I/O errors, so an error means that
+// the book contradicts itself, and nothing may be granted from it.
 func must(err error) {
 	if err != nil {
 		panic(fmt.Sprintf("broker: the book contradicts its space: %v", err))

@@ -34,8 +34,8 @@ type Cluster interface {
 }
 
 var (
-	// errNotSo: a grant has not the mark with which it was to be removed, or is gone
-	// that was to be unmarked, or the lease is of a later version of the protocol.
+	// errNotSo: a grant to remove has another mark, a grant to unmark is gone, or the lease is of
+	// a later version of the protocol.
 	errNotSo = errors.New("a grant is not as it was")
 	// errRestored: see [Config.Restored].
 	errRestored = errors.New("the API server's data went back in time, and the nodes have not put back yet what they hold")
@@ -45,9 +45,8 @@ var (
 
 // Config configures a Broker.
 type Config struct {
-	// IdleAfter is how long a lease of the cluster's stays without a grant
-	// before it goes back to the pool. In a pool that is under pressure it is
-	// two seconds at most.
+	// IdleAfter is how long a lease of the cluster stays without a grant before it goes back to
+	// the pool. In a pool that is under pressure it is two seconds at most.
 	IdleAfter time.Duration
 	// Calls is how many calls to the API server may be under way at once.
 	Calls int
@@ -56,9 +55,8 @@ type Config struct {
 	// ID tells this broker's recalls from those of every other, past and to come: at
 	// most 32 characters, without a dot.
 	ID string
-	// Restored, if there is one, reports whether nothing may be granted or freed of one of
-	// these pools, because the API server's data went back in time. It may know so before
-	// [PoolState] says it.
+	// Restored, if not nil, reports whether nothing of one of these pools may be granted or freed,
+	// because the API server's data went back in time. It may know that before [PoolState] does.
 	Restored func(ctx context.Context, pools ...protocol.PoolName) (bool, error)
 	// Now is the clock.
 	Now func() time.Time
@@ -166,8 +164,8 @@ func (b *Broker) Forget(name string, uid protocol.UID) {
 	b.signal()
 }
 
-// Ask says what became of a so far. If a has not been granted it waits, and its
-// claim is notified when there is news.
+// Ask says what became of a so far. If a has not been granted it waits, and its grantee is notified
+// when there is news.
 func (b *Broker) Ask(a Ask) Answer { return b.ask(a, never) }
 
 func (b *Broker) ask(a Ask, read uint64) Answer {
@@ -181,11 +179,10 @@ func (b *Broker) ask(a Ask, read uint64) Answer {
 	return answer
 }
 
-// Verify asks as Ask does, and reads the leases of the grants live. If the answer grants
-// anything, its Stamp is a's, which must have one. The grants must have been seen live between
-// reading the grantee and writing into its status what it was granted. Whoever gives back grants
-// of an existing grantee marks them first and then changes its status. So either the grants are
-// seen marked, or the write fails.
+// Verify is like Ask, but reads the leases of the grants live. a must have a Stamp, and an answer
+// that grants something has that Stamp. Call it between reading the grantee and writing the grants
+// into its status. Whoever frees grants of an existing grantee marks them first and then changes
+// its status. So either Verify sees the mark, or the write of the status fails.
 func (b *Broker) Verify(ctx context.Context, a Ask) (Answer, error) {
 	begun := b.begin()
 	for range tries {
@@ -203,8 +200,8 @@ func (b *Broker) Verify(ctx context.Context, a Ask) (Answer, error) {
 	return Answer{}, fmt.Errorf("verify grants: %w", errBusy)
 }
 
-// ReadLease reads a lease live, for who must know before it refuses. There is none
-// if ok is false. What it shows counts for the next Ask.
+// ReadLease reads a lease live, for a caller that is about to refuse. ok is false if there is no
+// such lease. The next Ask goes by what was read.
 func (b *Broker) ReadLease(ctx context.Context, name string) (l protocol.Lease, ok bool, err error) {
 	l, ok, err = b.read(ctx, name)
 	if err != nil {
@@ -213,12 +210,12 @@ func (b *Broker) ReadLease(ctx context.Context, name string) (l protocol.Lease, 
 	return l, ok, nil
 }
 
-// WithdrawKept withdraws the ask for one address of a pool that was to be kept for a pod.
+// WithdrawKept withdraws the ask to keep one address of a pool for a pod.
 func (b *Broker) WithdrawKept(pool protocol.PoolName, pod protocol.UID, addr netip.Addr) {
 	b.Withdraw(keepKey(pool, pod, addr))
 }
 
-// Withdraw ends the wait of a grantee, or its interest in the answer. What has been granted stays.
+// Withdraw forgets the ask of a grantee, and its answer. What has been granted stays.
 func (b *Broker) Withdraw(uid protocol.UID) {
 	b.mu.Lock()
 	b.book.Withdraw(uid)
@@ -227,9 +224,8 @@ func (b *Broker) Withdraw(uid protocol.UID) {
 	b.notifyPools(starving)
 }
 
-// Starving reports whether asks wait for addresses of a pool that found none,
-// although every node that could cede some was asked. It says nothing of addresses
-// that the asks' views do not have: those may be free.
+// Starving reports whether asks wait for addresses of a pool although every node that could cede
+// some was asked. Addresses outside the asks' views may be free.
 func (b *Broker) Starving(pool protocol.PoolName) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -237,16 +233,15 @@ func (b *Broker) Starving(pool protocol.PoolName) bool {
 	return p != nil && p.starving > 0
 }
 
-// Held returns a copy of the grants to a claim, sub-lease or reservation of that UID, as far as
-// they have been seen.
+// Held returns a copy of the grants to a claim, sub-lease or reservation of that UID that have been
+// seen.
 func (b *Broker) Held(uid protocol.UID) []Held {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Clone(b.book.Held(uid))
 }
 
-// Known returns the UIDs that have grants under a claim's name, and that of an ask
-// that waits under it.
+// Known returns the UIDs that have grants or an ask under a claim's name.
 func (b *Broker) Known(key ClaimKey) []protocol.UID { return b.known(key.grantee()) }
 
 // KnownSubLeases is Known for the name of a sub-lease.
@@ -302,9 +297,9 @@ func (b *Broker) granteesOfKind(kind protocol.GranteeKind) []protocol.Grantee {
 	return b.book.granteesOfKind(kind)
 }
 
-// MayFree reports whether grants may be freed now. They may not while the API server's data
-// have gone back in time for one of their pools: what shows that a pod uses them may be
-// missing. Call it before Mark and Drop. It is false when the error is not nil.
+// MayFree reports whether grants may be freed now. They may not while one of their pools is closed,
+// or about to be closed, because the API server's data went back in time: the record that a pod
+// uses them may be missing. Call it before Mark and Drop. It is false when the error is not nil.
 func (b *Broker) MayFree(ctx context.Context, grants []Held) (bool, error) {
 	if b.cfg.Restored == nil {
 		return true, nil
@@ -313,12 +308,12 @@ func (b *Broker) MayFree(ctx context.Context, grants []Held) (bool, error) {
 	return !restored && err == nil, err
 }
 
-// Mark sets freeing on grants. When the error is nil each is marked, or gone; those
-// that are marked are returned as they are then, for Clear.
+// Mark sets freeing on grants. When the error is nil each is marked, or gone; those that are marked
+// are returned as they are then, for Clear.
 //
-// A mark may be another's, and only seen on a watch. All the same: what was read of
-// the grantee's uses, or changed in its status, after Mark has returned came after
-// the mark, and Clear removes nothing that has had another mark since, or none.
+// A grant may have been marked by another controller before. In either case, whatever the caller
+// reads or writes after Mark has returned comes after the mark, and Clear removes only grants that
+// still have this mark.
 func (b *Broker) Mark(ctx context.Context, grants []Held) ([]Held, error) {
 	if err := b.change(ctx, Mark, grants); err != nil {
 		return nil, err
@@ -347,21 +342,20 @@ func (b *Broker) Unmark(ctx context.Context, grants []Held) error {
 	return b.change(ctx, Unmark, grants)
 }
 
-// Clear removes grants that Mark has returned. It fails for one that is not marked
-// any more, or that somebody has marked anew; one that is gone already is no failure.
+// Clear removes grants that Mark has returned. It fails if one has another mark by then, or none.
+// One that is gone is no failure.
 func (b *Broker) Clear(ctx context.Context, grants []Held) error {
 	return b.change(ctx, Clear, grants)
 }
 
-// Drop removes grants, marked or not. The caller has read live that the grantee is
-// gone, or that its status, which is written once, names others: nobody can come to
-// use them.
+// Drop removes grants, marked or not. The caller has read live that nobody can come to use them:
+// the grantee is gone, or its status, which is written once, names other addresses.
 func (b *Broker) Drop(ctx context.Context, grants []Held) error {
 	return b.change(ctx, Drop, grants)
 }
 
-// Submit has the next round change grants, and returns where its outcome will
-// be, once: what Mark, Unmark, Clear and Drop wait for.
+// Submit has the next round change grants. The channel that it returns gets the outcome, once.
+// Mark, Unmark, Clear and Drop wait for it.
 func (b *Broker) Submit(v Verb, grants []Held) <-chan error {
 	j := &job{verb: v, grants: grants, result: make(chan error, 1)}
 	b.mu.Lock()

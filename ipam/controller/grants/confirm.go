@@ -9,9 +9,9 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// withhold fails the writes that would grant something of a pool that is about to be closed,
-// because the API server's data went back in time. A lease that the cluster has by these data
-// may be one that a node waits for: it was given back since, and the node has leased it.
+// failRestored fails the writes that would grant something of a pool that is about to be closed
+// because the API server's data went back in time. The cluster may have given back a lease that
+// these data show, and a node may have leased its block since: the node waits to put that back.
 func (b *Broker) failRestored(ctx context.Context, writes []*write) {
 	if b.cfg.Restored == nil {
 		return
@@ -31,13 +31,13 @@ func (b *Broker) failRestored(ctx context.Context, writes []*write) {
 			}
 		}
 		if wr.err = known[name]; wr.err == nil {
-			wr.err = unknown // of this pool, or of one before it, and so not asked
+			wr.err = unknown // the answer for this pool, or for an earlier one
 		}
 	}
 }
 
-// confirm reads the pools of leases that have not been confirmed, once each, and
-// takes the grants off writes whose pool does not bear them.
+// confirm reads each pool once that has leases which are not confirmed, and refuses the grants of
+// writes whose lease the pool does not confirm.
 func (b *Broker) confirm(ctx context.Context, writes []*write) {
 	pools := map[protocol.PoolName][]*write{}
 	b.mu.Lock()
@@ -77,14 +77,14 @@ func (b *Broker) confirm(ctx context.Context, writes []*write) {
 				wr.err = err
 			case ok:
 				b.mu.Lock()
-				if wr.lease.UID == wr.start.UID && !keeps { // for all that is granted on it later
+				if wr.lease.UID == wr.start.UID && !keeps { // this holds for later grants, too
 					wr.lease.confirmed = true
 				}
 				b.mu.Unlock()
 				continue
 			}
 			wr.refuse(why)
-			if wr.created.UID != "" { // as it was created: another controller may have granted on it since
+			if wr.created.UID != "" { // only as created: another controller may have granted on it since
 				b.release(ctx, wr.created)
 			}
 		}
@@ -97,8 +97,8 @@ type seenLease struct {
 	uid protocol.UID
 }
 
-// unconfirmed returns the leases of a pool, as they are now, that have not been
-// confirmed, but for those that are to be written.
+// unconfirmed returns the leases of a pool that are not confirmed and that no write of but is for,
+// as they are now.
 func (b *Book) unconfirmed(name protocol.PoolName, but []*write) []seenLease {
 	written := map[*lease]bool{}
 	for _, wr := range but {
@@ -113,8 +113,8 @@ func (b *Book) unconfirmed(name protocol.PoolName, but []*write) []seenLease {
 	return all
 }
 
-// confirm tells that a pool was read live, with outcome out, after these leases were seen:
-// one read so serves all of them, also those on which something is granted only later.
+// confirm confirms these leases by a pool that was read live, with outcome out, after they were
+// seen. So one read confirms all of them, also those on which nothing is granted yet.
 func (b *Book) confirm(name protocol.PoolName, leases []seenLease, live protocol.Pool, out protocol.Outcome) {
 	if live.Generation > 0 && live.Generation != b.pool(name).state.Generation {
 		return

@@ -14,17 +14,18 @@
 // or three updates, and one claim that comes alone waits for nobody.
 //
 // The [Book] is what the broker knows of pools, leases and grants. It comes from watches, and may
-// lag behind; every write is a compare-and-swap on UID and resourceVersion, so a plan made on old
-// knowledge fails and is made again. What only a call has shown, and no watch, is read again after
-// ten seconds. Whoever frees reads live first (docs/contributing/protocol.md, rule 2): the broker
-// offers the two writes of freeing, [Broker.Mark] and [Broker.Clear], and its caller reads what
-// stands between them, which counts only for the mark that was there before; [Broker.Drop] is one
-// write, for a grantee that is gone or has its answer.
+// lag behind. Every write is a compare-and-swap on UID and resourceVersion, so a plan made on old
+// knowledge fails and is made again. A lease that only a call has shown, and no watch, is read
+// again after ten seconds.
 //
-// An ask that finds nothing has holders recalled: each of up to eight is asked, on
-// its node's registration, to cede what is free of one lease. The lease's status says when
-// that is done. Who has nothing, or has not answered after two seconds, is passed
-// over for the next ones and left alone for a while; with nobody left to ask the
-// pool is exhausted for this ask, which waits on. Nobody is asked for the sake of a
-// reserve, and for an address that is wanted by name only the node that has it.
+// To free grants of an existing grantee takes two writes (docs/contributing/protocol.md, rule 2):
+// [Broker.Mark] and [Broker.Clear]. Between them the caller reads live whether a pod uses the
+// addresses. [Broker.Drop] is one write, for a grantee that is gone or has its answer.
+//
+// For an ask that finds nothing, holders are asked to cede what is free: up to eight recalls are
+// written on the registrations of their nodes, each for one lease. The lease's status says when the
+// holder has answered. A holder that has nothing, or has not answered after two seconds, is not
+// asked again for a while, and the next ones are. When no holder is left to ask, the pool is
+// exhausted for this ask, which goes on waiting. For an address that is wanted by name only the
+// node that has it is asked.
 package grants

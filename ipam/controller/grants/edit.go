@@ -10,10 +10,10 @@ import (
 // edit is one change to a lease's grants.
 type edit struct {
 	verb  Verb
-	grant protocol.Grant // of which Freeing has no meaning, and Mark that of Clear
+	grant protocol.Grant // Freeing is ignored, and Mark is for Clear alone
 	// on is the UID of the lease that an add was planned for.
 	on protocol.UID
-	// pod is, of an add, the pod whose address by another IPAM the grantee may take.
+	// pod is the pod whose address by another IPAM an add may take for the grantee.
 	pod protocol.Grantee
 }
 
@@ -29,13 +29,12 @@ const (
 	Drop               // remove the grant: its grantee is gone, or names others for good
 )
 
-// rewrite applies edits to l. done says of each whether it holds in next; an edit
-// that cannot be made leaves next as it is. changed says whether next differs
-// from l, that is whether there is anything to write.
+// rewrite applies edits to l. done says for each edit whether it holds in next. An edit that cannot
+// be made leaves next as it is. changed says whether next differs from l and must be written.
 func rewrite(l protocol.Lease, edits []edit) (next protocol.Lease, done []bool, changed bool) {
 	next, done = l.Clone(), make([]bool, len(edits))
 	if l.Protocol > protocol.Version {
-		return next, done, false // it would be read wrong, and written wrong
+		return next, done, false // this version may not understand it
 	}
 	for i, e := range edits {
 		at := slices.IndexFunc(next.Grants, func(g protocol.Grant) bool {
@@ -61,7 +60,7 @@ func (e edit) apply(l *protocol.Lease, at int) (done, changed bool) {
 			}
 			return g.To.Is(e.grant.To) && !g.Freeing, false
 		}
-		// Another lease of the same name has not been confirmed.
+		// A lease that was made again under the name has not been confirmed.
 		if l.UID != e.on || l.Deleting || !l.Block.Contains(e.grant.Addr) {
 			return false, false
 		}
@@ -92,14 +91,14 @@ func (e edit) apply(l *protocol.Lease, at int) (done, changed bool) {
 	}
 }
 
-// keptFor reports whether g keeps its address for a pod, because another IPAM has given
-// it that. The node counts, too: it is a node that says in a request whom that is for.
+// keptFor reports whether g keeps its address for a pod that has it by another IPAM. The node must
+// be the same, too: a request's pod is what a node says.
 func keptFor(g protocol.Grant, pod protocol.Grantee) bool {
 	return pod.UID != "" && !pod.UID.Several() && g.To.Kind == protocol.GranteePod && g.To.UID == pod.UID && g.To.Node == pod.Node
 }
 
-// mark marks a grant of a lease of that revision, or takes the mark off it. A mark
-// that is there stays, unless it tells nobody which one it is.
+// mark marks a grant of a lease of that revision, or takes the mark off it. A grant that is marked
+// keeps its mark, unless the mark is empty.
 func mark(g *protocol.Grant, v Verb, revision protocol.Revision) (changed bool) {
 	before := *g
 	switch {
@@ -111,14 +110,14 @@ func mark(g *protocol.Grant, v Verb, revision protocol.Revision) (changed bool) 
 	return *g != before
 }
 
-// takeOver makes the cluster the holder of a lease that is idle to its holder. The
-// turn shuts out whatever that holder still has under way.
+// takeOver makes the cluster the holder of a lease that is idle to its holder. The next write
+// count makes any write fail that the holder still has under way.
 func takeOver(l *protocol.Lease) {
 	l.Holder, l.Store, l.Term, l.Turn, l.Ceded = protocol.Holder{Cluster: true}, "", 0, l.Turn+1, nil
 }
 
-// cededWhole reports whether a node holds l and has ceded every address of its
-// block: the lease is then idle to the node.
+// cededWhole reports whether a node holds l and has ceded every address of its block. The lease is
+// then idle to the node.
 func cededWhole(l *protocol.Lease) bool {
 	log := l.Block.Addr().BitLen() - l.Block.Bits()
 	if l.Holder.Cluster || log > 8 || len(l.Ceded) < 1<<log { // no block has more than 256 addresses

@@ -81,8 +81,7 @@ func (b *Book) removeHeld(gone Held) {
 	b.names[name] = uids
 }
 
-// nameOf returns what g is called: g without its UID. Grantees that follow each
-// other under one name share it.
+// nameOf returns g without its UID. Grantees that follow each other under one name share it.
 func nameOf(g protocol.Grantee) protocol.Grantee {
 	g.UID = ""
 	return g

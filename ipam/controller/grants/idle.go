@@ -9,16 +9,15 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// most is how many leases are given back in one go, and how many read again, so
-// that asks need not wait long.
+// most is how many leases are given back, and how many read again, between two rounds: asks must
+// not wait long.
 const most = 64
 
-// unwatchedFor is how long a lease that only calls have shown is believed in. A
-// watch is seldom a second behind.
+// unwatchedFor is how long a lease that only calls have shown is not read again. A watch is seldom
+// a second behind.
 const unwatchedFor = 10 * time.Second
 
-// giveBack deletes leases of the cluster's that nobody needs, if it is time for a
-// look.
+// giveBack deletes leases of the cluster that nobody needs, if a sweep is due.
 func (b *Broker) giveBack(ctx context.Context) {
 	b.mu.Lock()
 	if !b.sweep {
@@ -31,10 +30,10 @@ func (b *Broker) giveBack(ctx context.Context) {
 	Each(b.cfg.Calls, idle, func(m protocol.Meta) { b.release(ctx, m) })
 }
 
-// verifyUnwatched reads leases again that only calls have shown, for some time. No
-// watch tells of their end: the answer of a call may have come after the news that the
-// lease is gone, or the watch may have begun anew between its first moment and its
-// last. Without this its block would be taken for leased for ever.
+// verifyUnwatched reads leases again that only calls have shown, and not for some time. No watch
+// may tell that such a lease is gone: the call's answer may have come after the watch told it, or
+// the watch may have been restarted after the lease was made and before it was deleted. Without
+// this the block would count as leased for ever.
 func (b *Broker) verifyUnwatched(ctx context.Context) {
 	b.mu.Lock()
 	names := b.book.unwatched(b.cfg.Now(), most)
@@ -46,8 +45,8 @@ func (b *Broker) verifyUnwatched(ctx context.Context) {
 	})
 }
 
-// unwatched returns the names of leases that only calls have shown, and none for some
-// time: at most n.
+// unwatched returns the names of at most n leases that only calls have shown, the last of them
+// unwatchedFor ago or longer.
 func (b *Book) unwatched(now time.Time, n int) []string {
 	var names []string
 	for _, p := range b.pools {
@@ -61,8 +60,7 @@ func (b *Book) unwatched(now time.Time, n int) []string {
 	return names[:min(len(names), n)]
 }
 
-// idle returns the leases that are to be given back, at most n, and closes their
-// blocks.
+// idle returns at most n leases that are to be given back, and closes their blocks.
 func (b *Book) idle(now time.Time, after time.Duration, n int) []protocol.Meta {
 	var out []protocol.Meta
 	for _, p := range b.pools {
@@ -82,8 +80,7 @@ func (b *Book) idle(now time.Time, after time.Duration, n int) []protocol.Meta {
 	return out
 }
 
-// dispensable reports whether l is to be given back, and keeps count of how long
-// it has been idle.
+// dispensable reports whether l is to be given back. It notes since when l is idle.
 func (p *pool) dispensable(l *lease, now time.Time, after time.Duration) bool {
 	if !l.Holder.Cluster || l.Protocol > protocol.Version || l.Revision == "" || l.Deleting || l.leaving {
 		return false
@@ -97,23 +94,23 @@ func (p *pool) dispensable(l *lease, now time.Time, after time.Duration) bool {
 	}
 	switch {
 	case p.state.Restored:
-		// It was empty when the backup was made: the cluster may have given it back since,
-		// and a node that leased it then waits for its name to put that back, until the pool
-		// opens. What was granted out of it since is lost in any case: not even to a request
-		// that is still there, without its answer, is the same granted again for certain.
-		// Its node says so by [protocol.ConfirmRequest], and gives nothing out of it.
+		// It was empty when the backup was made. The cluster may have given it back since, and a
+		// node may have leased the block then: that node waits for the name to put its lease
+		// back, until the pool opens. What was granted on this lease since is lost in any case.
+		// Even a request that is still there, without its answer, may be granted other addresses
+		// now. Its node learns that by [protocol.ConfirmRequest], and gives nothing out of it.
 		return true
 	case p.state.UID != "" && !p.ofPool(l), p.state.Deleting:
-		return true // of no use, and it stands in somebody's way
+		return true // nothing can be granted on it, and it takes its block
 	case p.state.Scarce:
-		return now.After(l.idleSince) // at the second look: it is not between two grants
+		return now.After(l.idleSince) // from the second sweep on: not just between two grants
 	default:
 		return now.Sub(l.idleSince) >= after
 	}
 }
 
-// release deletes a lease without grants. A grant that another controller adds
-// meanwhile changes the resourceVersion, and so the delete misses it.
+// release deletes a lease without grants. If another controller adds a grant meanwhile, the
+// resourceVersion changes and the delete fails.
 func (b *Broker) release(ctx context.Context, m protocol.Meta) {
 	out, err := b.cluster.DeleteLease(ctx, m)
 	b.metrics.call("delete", out)
@@ -126,14 +123,14 @@ func (b *Broker) release(ctx context.Context, m protocol.Meta) {
 	if _, there, err := b.read(ctx, m.Name); err == nil && !there {
 		return
 	}
-	// It serves again. Should the delete still come, it meets either this
-	// resourceVersion, and no grant, or another.
+	// The lease is used again. If the delete still lands, it meets either this resourceVersion,
+	// and so no grant, or another one, and fails.
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.book.keep(m)
 }
 
-// keep takes back that a lease is leaving.
+// keep notes that a lease is not given back after all.
 func (b *Book) keep(m protocol.Meta) {
 	if p, l := b.lease(m.Name); l != nil && l.UID == m.UID {
 		l.leaving = false

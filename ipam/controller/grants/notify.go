@@ -2,17 +2,16 @@ package grants
 
 import "github.com/tenure-ipam/tenure/ipam/protocol"
 
-// A Notify is who hears of news. Its functions must neither block nor call the
-// Broker; one that is nil is not called.
+// A Notify has the functions that the Broker calls when there is news. They must neither block nor
+// call the Broker. A function that is nil is not called.
 type Notify struct {
-	// Claim is called with each claim about whose grants or ask there is news,
-	// SubLease with the name of each such sub-lease.
+	// Claim is called with each claim whose grants have changed or whose ask has news.
+	// SubLease is called with the name of each such sub-lease.
 	Claim    func(ClaimKey)
 	SubLease func(name string)
 	// Reservation is called with the name of each such reservation.
 	Reservation func(name string)
-	// Pool is called with each pool of which [Broker.Starving] says something else
-	// than before, or of which a search has found nothing for the first time.
+	// Pool is called with each pool whose [Broker.Starving] has changed.
 	Pool func(protocol.PoolName)
 }
 

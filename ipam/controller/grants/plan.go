@@ -12,7 +12,7 @@ import (
 // round is one round of work: what was asked, and the calls that follow from it.
 type round struct {
 	now   time.Time
-	asks  []*waiter // those that have been given spots
+	asks  []*waiter // those that have spots
 	spots []spot
 	jobs  []*job
 	// writes has one element for each lease that is to be created or changed, and
@@ -20,16 +20,16 @@ type round struct {
 	writes  map[*lease]*write
 	order   []*write
 	entered []*lease // leases that this plan wants to create
-	// dry are the searches that have found nothing in this round, and searches the
-	// holders that they can turn to.
+	// exhausted are the searches that have found nothing in this round. searches has the holders
+	// that may be asked for each.
 	exhausted map[string]bool
 	searches  map[string]*search
-	// wants is how many addresses the requests of each node want in this round, and views of how
-	// many views they have found none, if these are many.
+	// wants counts the addresses that the requests of each node want in this round. views counts,
+	// for nodes that want many, the views in which they have found none.
 	wants, views map[protocol.NodeName]int
 	// registrations are the nodes whose registration's recalls are to be changed.
 	registrations []protocol.NodeName
-	// news are the names of grantees about whom there is some.
+	// news are the names of grantees to be notified.
 	news []protocol.Grantee
 }
 
@@ -47,7 +47,7 @@ type write struct {
 	created protocol.Meta
 	done    []bool // of each edit
 	err     error
-	// refused is why the lease's pool does not bear a grant.
+	// refused is why nothing of the lease's pool may be granted.
 	refused Problem
 }
 
@@ -65,8 +65,7 @@ type part struct {
 	index int
 }
 
-// plan works out a round: which addresses to grant, and on which leases. What it
-// chooses is reserved until finish.
+// plan decides which addresses a round grants, and on which leases. They are reserved until finish.
 func (b *Book) plan(asks []*waiter, jobs []*job, now time.Time) *round {
 	r := &round{
 		now: now, jobs: jobs, writes: map[*lease]*write{},
@@ -127,7 +126,7 @@ func (b *Book) place(r *round, w *waiter) {
 		return
 	}
 	switch w.problem.Reason {
-	case Exhausted, Taken, Silent: // not any more
+	case Exhausted, Taken, Silent: // an address was found
 		w.problem = Problem{}
 	case NoProblem, PoolMissing, PoolNotReady, Unassignable, Failed:
 	}
@@ -147,8 +146,8 @@ type attempt struct {
 	exhausted []*pool // that are exhausted for this ask
 }
 
-// attempt looks for all addresses that w lacks. It goes on where one cannot be had, so that the
-// holders of all are asked at once.
+// attempt searches for all addresses that w lacks. It goes on after one that cannot be had, so that
+// the holders of all of them are asked at once.
 func (b *Book) attempt(r *round, w *waiter, wants []want, given []Held) attempt {
 	t := attempt{found: true}
 	for i, want := range wants {
@@ -166,7 +165,7 @@ func (b *Book) attempt(r *round, w *waiter, wants []want, given []Held) attempt 
 		}
 		t.found = false
 		if t.bad.Reason == NoProblem || t.bad.Reason == Exhausted && bad.Reason != NoProblem {
-			t.bad = bad // one that more addresses would not solve comes first
+			t.bad = bad // a problem that more addresses would not solve comes first
 		}
 		if bad.Reason == Exhausted {
 			t.exhausted = append(t.exhausted, want.pool)
@@ -235,7 +234,7 @@ func (wr *write) unconfirmed() bool {
 	return !wr.lease.confirmed && wr.adds()
 }
 
-// onlyKeeps reports whether all that wr grants is to be kept for pods of other IPAMs.
+// onlyKeeps reports whether wr grants nothing but addresses to keep for pods of other IPAMs.
 func (wr *write) onlyKeeps() bool {
 	for _, e := range wr.edits {
 		if e.verb == add && e.grant.To.Kind != protocol.GranteePod {
@@ -265,7 +264,7 @@ func (wr *write) grantees() []protocol.Grantee {
 	return names
 }
 
-// refuse drops the grants of wr, which then keeps what frees.
+// refuse drops the grants of wr. Its other edits stay.
 func (wr *write) refuse(why string) {
 	wr.refused = problem(PoolNotReady, "%s", why)
 	for i := range wr.edits {

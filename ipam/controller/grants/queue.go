@@ -16,14 +16,14 @@ type queue struct {
 	ready readyHeap
 	// delayed are asks whose last try failed, until their time comes.
 	delayed []*waiter
-	// byName is whose asks there are under a grantee's name: a claim that is made again
-	// may ask before it is known that the earlier one has ended.
+	// byName has the keys of the asks of each grantee's name. There may be several: a claim that
+	// is made again may ask before it is known that the earlier one is gone.
 	byName map[protocol.Grantee][]protocol.UID
 	// settled are the asks that were granted and have not been answered.
 	settled map[protocol.UID]arrival
 	last    uint64 // sequence number of the youngest ask
-	// turn is that of the youngest ask when asks were last tried again, while not all that were
-	// ready then have had their turn; 0 if they have.
+	// lastRoused is the sequence number of the youngest ask when rouse was last called, or 0 once
+	// all asks that were ready then have been tried.
 	lastRoused uint64
 }
 
@@ -33,7 +33,7 @@ type arrival struct {
 	at    uint64
 }
 
-// never is when no call begins.
+// never is later than the begin of any call.
 const never = math.MaxUint64
 
 // waiter is an ask that has not been granted.
@@ -42,22 +42,22 @@ type waiter struct {
 	seq     uint64
 	problem Problem
 	ready   bool // stands in queue.ready
-	// owed says that its grantee was told that it is being worked on, and is to hear
-	// what comes of that.
+	// owed says that its grantee was answered that the ask is being worked on. The grantee must
+	// be notified of the result.
 	owed    bool
 	gone    bool      // has been withdrawn
 	came    time.Time // when it was first asked
 	arrived uint64    // in the Book's count: before any call that began later
 
-	starves []*pool // in which it has found nothing, after every holder was asked
+	starves []*pool // in which it has found no address although every holder was asked
 
 	failures int       // tries in a row that failed by a call
 	retry    time.Time // when it is tried again, while it stands in queue.delayed
 }
 
-// Ask says what became of a so far, and puts it into the queue if it is new. An
-// ask of the same grantee takes the place of an earlier one. Once the answer has
-// been used, Withdraw. At read, or never, its leases began to be read live for a.
+// Ask says what became of a so far, and puts it into the queue if it is new. It replaces an earlier
+// ask of the same grantee. Call Withdraw when the answer has been used. read is when the caller
+// began to read a's leases live, or never.
 func (b *Book) Ask(a Ask, read uint64) Answer {
 	uid := a.key()
 	w := b.queue.asks[uid]
@@ -73,7 +73,7 @@ func (b *Book) Ask(a Ask, read uint64) Answer {
 		case came.stamp != "" && seenSince(on, came.at):
 			answer.Stamp = came.stamp
 		case read == never && slices.ContainsFunc(on, func(l *lease) bool { return slices.Contains(l.writing, nameOf(a.To)) }):
-			return Answer{} // a watch was faster than the answer, which shows the grants live: the grantee hears of it
+			return Answer{} // a watch was faster than the answer of the write, which notifies the grantee
 		}
 		return answer
 	}
@@ -97,8 +97,8 @@ func (b *Book) Ask(a Ask, read uint64) Answer {
 		b.makeReady(w)
 	}
 	if b.triedNext(w) {
-		// What was found before may not be so any more: who gave part back for it would
-		// lack that when the rest is granted.
+		// The last problem may be solved by now. A grantee that gave back a part because of it
+		// would lack that part when the rest is granted.
 		w.owed = true
 		return Answer{}
 	}
@@ -137,7 +137,7 @@ func (b *Book) Withdraw(uid protocol.UID) {
 	b.end(w)
 }
 
-// end takes w, which is parked nowhere, out of the queue.
+// end takes w out of the queue. w must not be parked.
 func (b *Book) end(w *waiter) {
 	w.gone = true // the heap drops it when it comes up
 	b.starve(w, nil)
@@ -206,9 +206,8 @@ func (b *Book) delay(w *waiter, now time.Time) {
 	b.queue.delayed = append(b.queue.delayed, w)
 }
 
-// due returns when there is something to do, should nothing happen before: a
-// delayed ask is to be tried, or a recall has not been answered in time, or may be
-// made again.
+// due returns when there is something to do if nothing happens before: a delayed ask is tried, a
+// recall expires, or a holder may be asked again.
 func (b *Book) due() (at time.Time, ok bool) {
 	for _, w := range b.queue.delayed {
 		at = earlier(at, w.retry)
@@ -230,9 +229,9 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// take removes up to n asks that are ready from the queue's front. Those that wait for a pool that
-// has changed are tried again once all that were ready at the last time have had their turn: else
-// older ones, if they are many, would be tried for ever, and no younger one.
+// take removes up to n asks that are ready from the queue's front. Asks that wait for a changed
+// pool become ready only when all that were ready the last time have been tried. Otherwise many old
+// asks could be tried again and again, and no younger one ever.
 func (b *Book) take(n int, now time.Time) []*waiter {
 	b.queue.delayed = slices.DeleteFunc(b.queue.delayed, func(w *waiter) bool {
 		if now.Before(w.retry) {
@@ -259,7 +258,7 @@ func (b *Book) take(n int, now time.Time) []*waiter {
 	return front
 }
 
-// rouse has what waits for pools that have changed tried again.
+// rouse makes the asks ready that wait for a pool which has changed.
 func (b *Book) rouse() {
 	for _, p := range b.woken {
 		p.woken = false
@@ -285,8 +284,8 @@ func (b *Book) pending() bool {
 	return false
 }
 
-// blame sets why w waits, and reports whether that is news to its grantee. Since
-// stays while the reason stays.
+// blame sets why w waits, and reports whether its grantee must be notified. Since stays while the
+// reason stays.
 func (w *waiter) blame(p Problem, now time.Time) (news bool) {
 	news = w.owed || p.Reason != w.problem.Reason || p.Message != w.problem.Message
 	w.owed = false

@@ -15,15 +15,14 @@ import (
 )
 
 const (
-	// patience is how long a holder has to answer a recall before it is passed
-	// over.
+	// answerTimeout is how long a holder has to answer a recall. After that it is passed over.
 	answerTimeout = 2 * time.Second
-	// rest is how long a lease is left alone after a recall that brought nothing,
-	// and a node after one that it did not answer. Each further recall of a lease
-	// that brings nothing doubles it, up to backoffMax.
+	// backoff is how long a lease is not recalled again after a recall that brought nothing, and
+	// a node is not asked again after a recall that it did not answer. Each further recall of a
+	// lease that brings nothing doubles it, up to backoffMax.
 	backoff    = 10 * time.Second
 	backoffMax = 80 * time.Second
-	// tidy is how long recalls that are over stay on a registration, so that one write
+	// cleanupDelay is how long recalls that are over stay on a registration, so that one write
 	// removes several.
 	cleanupDelay = 5 * time.Second
 
@@ -54,11 +53,10 @@ type recall struct {
 // holder is a node that has been asked to cede.
 type holder struct {
 	under []*recall
-	// silent says that it did not answer the last recall; until again it is passed
-	// over.
+	// silent says that it did not answer the last recall. Until again it is passed over.
 	silent bool
 	again  time.Time
-	// tidy is when recalls that are over are to be taken off its registration; zero if there
+	// cleanup is when recalls that are over are to be taken off its registration; zero if there
 	// are none.
 	cleanup time.Time
 }
@@ -74,9 +72,9 @@ func (h *holder) due() (at time.Time) {
 	return at
 }
 
-// askHolder asks the holder of l to cede w's one address. If the holder has answered since by
-// came and did not cede it, the address counts as taken. What is to be kept is asked for more
-// rarely: any number of addresses may be said to be another IPAM's.
+// askHolder asks the holder of l to cede w's one address. If the holder has answered since the ask
+// by came, and did not cede it, the address counts as taken. An address that is to be kept for a
+// pod of another IPAM is asked for less often: there may be any number of them.
 func (b *Book) askHolder(r *round, by *waiter, w want, l *lease) Problem {
 	p, h := w.pool, b.holders[l.Holder.Node]
 	counts := backoff
@@ -87,7 +85,7 @@ func (b *Book) askHolder(r *round, by *waiter, w want, l *lease) Problem {
 	switch {
 	case l.asked.under != nil:
 		l.asked.under.join(w.addr)
-		return Problem{} // its end brings w here again
+		return Problem{} // w is tried again when that recall ends
 	case !fresh.IsZero():
 		p.askAgain = earlier(p.askAgain, fresh)
 		return w.takenProblem(l, "is in use on %v", l.Holder)
@@ -100,14 +98,15 @@ func (b *Book) askHolder(r *round, by *waiter, w want, l *lease) Problem {
 	return Problem{}
 }
 
-// join has rec name an address more, if it names some, has room, and nobody was told of it yet.
+// join has rec name one more address, if it names addresses, has room, and is not on the
+// registration yet.
 func (rec *recall) join(a netip.Addr) {
 	if rec.until.IsZero() && len(rec.named) > 0 && len(rec.named) < namedMost && !slices.Contains(rec.named, a) {
 		rec.name(a)
 	}
 }
 
-// name has rec recall a, and what it has named before, alone.
+// name has rec recall only a and the addresses that it has named before.
 func (rec *recall) name(a netip.Addr) {
 	rec.named = append(rec.named, a)
 	var b netipx.IPSetBuilder
@@ -120,8 +119,8 @@ func (rec *recall) name(a netip.Addr) {
 	rec.Ranges = strings.Split(rec.view.String(), ",")
 }
 
-// takenProblem returns the problem that w's one address, on l, cannot be had. format says who has
-// it.
+// takenProblem returns the problem that somebody has w's one address, which is on l. format says
+// who.
 func (w want) takenProblem(l *lease, format string, args ...any) Problem {
 	bad := problem(Taken, "%v of pool %s "+format, append([]any{w.addr, w.pool.name}, args...)...)
 	bad.Addr, bad.Lease = w.addr, l.Name
@@ -162,8 +161,7 @@ func (b *Book) recall(r *round, p *pool, l *lease, v allocator.View) *recall {
 	return rec
 }
 
-// hear notices what a lease that was old before says of the recall that is under
-// way for it.
+// hear takes up what the change from old to l says of the recall that is under way for the lease.
 func (b *Book) hear(p *pool, l *lease, old protocol.Lease) {
 	if l.UID == old.UID && slices.ContainsFunc(l.Ceded, func(a netip.Addr) bool { return !slices.Contains(old.Ceded, a) }) {
 		b.noteCeded(l)
@@ -193,7 +191,7 @@ func (b *Book) noteCeded(l *lease) {
 	b.noteResponsive(l)
 	under := l.asked.under
 	if rec := cmp.Or(under, l.asked.overdue); rec != nil && len(rec.named) > 0 || under != nil && !under.view.IsAll() {
-		return // its answer tells
+		return // wait for its answer
 	}
 	if again := b.now().Add(backoff); again.After(l.asked.again) {
 		l.asked.again = again
@@ -216,7 +214,7 @@ func (b *Book) endAnswered(rec *recall) {
 	l.asked.noteAnswer(rec, now)
 	after := func(inVain int) time.Time { return now.Add(min(backoff<<min(inVain, 8), backoffMax)) }
 	switch view := rec.view.String(); {
-	case len(rec.named) > 0: // it says nothing of the others
+	case len(rec.named) > 0: // the answer says nothing of other addresses
 	case rec.view.IsAll():
 		l.asked.again = after(l.asked.inVain)
 		l.asked.inVain++
@@ -232,8 +230,8 @@ func (b *Book) endAnswered(rec *recall) {
 	b.noteResponsive(l)
 }
 
-// noteLateAnswer notes an answer to a recall that was given up. Whoever asked for an address by
-// its name is to hear that it is in use, not that its holder is silent.
+// noteLateAnswer notes an answer to a recall that was given up. An ask for an address by its name
+// then gets the answer that the address is in use, not that its holder is silent.
 func (b *Book) noteLateAnswer(rec *recall) {
 	rec.on.asked.overdue = nil
 	rec.on.asked.noteAnswer(rec, b.now())
@@ -244,8 +242,8 @@ func (b *Book) noteLateAnswer(rec *recall) {
 	b.wake(rec.pool)
 }
 
-// endUnanswered ends a recall that the holder did not get, or did not answer in time. The lease
-// is not asked again for the time rest.
+// endUnanswered ends a recall that the holder did not get, or did not answer in time. The lease is
+// not recalled again within backoff.
 func (b *Book) endUnanswered(rec *recall, backoff time.Duration) *holder {
 	rec.on.asked.unanswering, rec.on.asked.again, rec.on.asked.overdue = true, b.now().Add(backoff), rec
 	return b.endRecall(rec)
@@ -269,8 +267,8 @@ func (b *Book) endRecall(rec *recall) *holder {
 	return h
 }
 
-// expire ends recalls that have not been answered in time. It has asks tried again for which a
-// holder may be asked again now.
+// expire ends recalls that have not been answered in time. It has asks tried again when a holder
+// may be asked again.
 func (b *Book) expire(now time.Time) {
 	for _, h := range b.holders {
 		for _, rec := range slices.Clone(h.under) {
@@ -288,8 +286,8 @@ func (b *Book) expire(now time.Time) {
 	}
 }
 
-// dueCleanups returns the nodes on whose registrations recalls stand that are over, and forgets
-// those of which nothing is left to know.
+// dueCleanups returns the nodes whose registrations are to be rewritten without recalls that are
+// over. It forgets nodes of which nothing need be remembered.
 func (b *Book) dueCleanups(now time.Time) []protocol.NodeName {
 	var nodes []protocol.NodeName
 	for node, h := range b.holders {
@@ -307,8 +305,8 @@ func (b *Book) dueCleanups(now time.Time) []protocol.NodeName {
 	return nodes
 }
 
-// amend returns what recalls node's registration should have that has these: those that are
-// under way, and another controller's while they are young.
+// amend returns the recalls that node's registration should have, where has are those that it
+// has: the ones that are under way, and another controller's while they are young.
 func (b *Book) amend(node protocol.NodeName, has []protocol.Recall, now time.Time) []protocol.Recall {
 	var next []protocol.Recall
 	under := slices.Clone(b.holders[node].under)
@@ -339,8 +337,8 @@ func young(rec protocol.Recall, now time.Time) bool {
 	return ok && now.Sub(made) < backoff
 }
 
-// reach ends the new recalls to node of leases that nobody there answers for: of
-// another store than the one that its registration names.
+// reach ends the new recalls to node of leases of another store than its registration names:
+// nobody there answers for these.
 func (b *Book) reach(node protocol.NodeName, store protocol.StoreID) {
 	for _, rec := range slices.Clone(b.holders[node].under) {
 		if rec.until.IsZero() && (store == "" || rec.on.Store != store) {
@@ -349,8 +347,8 @@ func (b *Book) reach(node protocol.NodeName, store protocol.StoreID) {
 	}
 }
 
-// sent notes that node's registration has these recalls, with all that are under way. Of this
-// book's there may be some that have ended meanwhile.
+// sent notes that node's registration has these recalls. All that are under way are among them,
+// and perhaps some of this book's that have ended meanwhile.
 func (b *Book) sent(node protocol.NodeName, has []protocol.Recall) {
 	h := b.holders[node]
 	for _, rec := range h.under {
@@ -364,7 +362,7 @@ func (b *Book) sent(node protocol.NodeName, has []protocol.Recall) {
 }
 
 // unsent notes that node's registration could not be written: recalls that do not stand
-// there are made again later, and it is tidied later.
+// there are made again later, and what is over is taken off later.
 func (b *Book) unsent(node protocol.NodeName) {
 	h := b.holders[node]
 	for _, rec := range slices.Clone(h.under) {

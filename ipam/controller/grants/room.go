@@ -19,10 +19,10 @@ type spot struct {
 	addr  netip.Addr
 }
 
-// find returns a free address for w, which by wants: in a block that the cluster
-// holds, else in a block that nobody holds, which it then enters as one to be
-// leased, else one that a node has ceded, first of a block that the node keeps using.
-// With neither an address nor a problem, nodes have been asked to cede some.
+// find returns a free address for w, which by wants. It takes one of a block that the cluster
+// holds; else of a block that nobody holds, which it enters as a lease to create; else one that a
+// node has ceded, first of a block that the node still uses. If it returns neither an address nor a
+// problem, nodes have been asked to cede some.
 func (b *Book) find(r *round, by *waiter, w want) (spot, Problem) {
 	p := w.pool
 	size := p.bits(w.family)
@@ -44,11 +44,11 @@ func (b *Book) find(r *round, by *waiter, w want) (spot, Problem) {
 	return spot{}, b.askHolders(r, by, w, size)
 }
 
-// key returns what wants have in common that the same addresses would do for.
+// key returns the same text for all wants that the same addresses fit.
 func (w want) key() string { return w.family.String() + " " + string(w.pool.name) + " " + w.search }
 
-// free returns the address for w that can be had now; neither address nor problem
-// if there is none.
+// free returns an address for w without asking any holder. It returns neither an address nor a
+// problem if there is none.
 func (w want) free(size int) (spot, Problem) {
 	p := w.pool
 	if a, ok := p.room(ofCluster, w); ok {
@@ -118,8 +118,8 @@ func (p *pool) bits(f allocator.Family) int {
 	return p.state.Bits6
 }
 
-// enter notes a lease that is about to be created for the cluster, for what is kept for
-// pods of other IPAMs also in a pool that is closed.
+// enter notes a lease that is about to be created for the cluster. In a closed pool that is done
+// only to keep addresses for pods of other IPAMs.
 func (p *pool) enter(block netip.Prefix, keeps bool) Problem {
 	if !p.state.Open && !keeps {
 		return problem(PoolNotReady, "pool %s is closed: see its condition Ready", p.name)
@@ -140,8 +140,8 @@ func (s spot) reserve() {
 	s.pool.settle(s.lease)
 }
 
-// unreserve ends that, and reports whether the address is free again. What has
-// been granted meanwhile stays taken.
+// unreserve ends the reservation, and reports whether the address is free again. An address that
+// was granted meanwhile stays taken.
 func (s spot) unreserve() (freed bool) {
 	s.lease.reserved = slices.DeleteFunc(s.lease.reserved, func(a netip.Addr) bool { return a == s.addr })
 	if !s.lease.open { // it may be gone
@@ -154,9 +154,9 @@ func (s spot) unreserve() (freed bool) {
 // for any part of it, in a long text.
 const fullMost = 256
 
-// findUnleased finds a block with an ordinary address for w that nobody is known to hold, in a
-// pool that is open. It goes round from a point hashed from the pool's name, away from where the
-// nodes' own searches start. It remembers when it has found nothing.
+// findUnleased finds a block with an ordinary address for w that nobody is known to hold, in an
+// open pool. The search starts at a point hashed from the pool's name, away from where the nodes'
+// own searches start. A search that found nothing is remembered.
 func (p *pool) findUnleased(w want, size int) (netip.Prefix, bool) {
 	f, v, search := w.family, w.view, w.key()
 	if !p.state.Open || p.full[search] {

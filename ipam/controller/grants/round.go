@@ -26,7 +26,7 @@ func (b *Broker) round(ctx context.Context) {
 	}
 	starving := b.book.takeChanged()
 	b.mu.Unlock()
-	b.notifyPools(starving) // at once: agents cede what they have when they hear of it
+	b.notifyPools(starving) // at once: agents then cede what is free
 
 	b.failRestored(ctx, r.order)
 	Each(b.cfg.Calls, r.order, func(wr *write) { b.create(ctx, wr) })
@@ -59,7 +59,7 @@ type task struct {
 	reg   protocol.NodeName
 }
 
-// tasks returns what there is to write, first what somebody waits for most.
+// tasks returns what there is to write: leases, for which somebody waits, before registrations.
 func (r *round) tasks() []task {
 	tasks := make([]task, 0, len(r.order)+len(r.registrations))
 	for _, wr := range r.order {
@@ -94,7 +94,7 @@ func (b *Broker) create(ctx context.Context, wr *write) {
 	l, pending := wr.lease.Lease, wr.lease.Revision == ""
 	b.mu.Unlock()
 	if !pending || wr.err != nil {
-		return // it was there, or a watch has shown it meanwhile; or it is not to be
+		return // it exists, or is not to be created
 	}
 	begun := b.begin()
 	got, out, err := b.cluster.CreateLease(ctx, l)
@@ -105,8 +105,7 @@ func (b *Broker) create(ctx context.Context, wr *write) {
 		wr.created = got.Meta
 		b.observe(got, begun)
 	case protocol.Exists, protocol.Unknown:
-		// Somebody else's, or this one: an earlier create of ours may have
-		// landed late.
+		// It may be this broker's all the same: an earlier create may have landed late.
 		seen, ok, readErr := b.read(ctx, l.Name)
 		switch {
 		case readErr != nil:
@@ -153,8 +152,8 @@ func (b *Broker) write(ctx context.Context, wr *write) {
 			return
 		case protocol.Conflict, protocol.NotFound, protocol.Exists, protocol.Unknown:
 		}
-		// A late landing of this very update does
-		// no harm: it has the revision that the next try has, or an older one.
+		// If this update lands late, it does no harm: it names the revision of the next try, or
+		// an older one.
 		seen, ok, err := b.read(ctx, l.Name)
 		if err != nil {
 			wr.err = err
@@ -168,8 +167,7 @@ func (b *Broker) write(ctx context.Context, wr *write) {
 	wr.err = errBusy
 }
 
-// writing notes whom a write of a lease that has begun grants something; nobody once
-// it is over.
+// writing notes the grantees of a write that has begun; nil when it is over.
 func (b *Broker) writing(wr *write, grantees []protocol.Grantee) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -192,7 +190,7 @@ func (b *Broker) read(ctx context.Context, name string) (l protocol.Lease, ok bo
 		b.observe(l, begun)
 		return l, true, nil
 	case protocol.NotFound:
-		if known != "" { // one about to be created is not forgotten
+		if known != "" { // a lease that is about to be created is not forgotten
 			b.Forget(name, known)
 		}
 		return protocol.Lease{}, false, nil
@@ -201,8 +199,8 @@ func (b *Broker) read(ctx context.Context, name string) (l protocol.Lease, ok bo
 	}
 }
 
-// recall has a node's registration name the recalls that are under way, and no others of
-// this broker's.
+// recall writes the recalls that are under way for a node onto its registration, and takes this
+// broker's other recalls off it.
 func (b *Broker) recall(ctx context.Context, node protocol.NodeName) {
 	var has []protocol.Recall
 	out, err := protocol.Conflict, error(nil)
@@ -220,8 +218,8 @@ func (b *Broker) recall(ctx context.Context, node protocol.NodeName) {
 	}
 }
 
-// tryRecall reads a node's registration and writes it, if its recalls are not as they should
-// be. It returns those that the registration has then.
+// tryRecall reads a node's registration, and writes it if its recalls are not as they should be. It
+// returns the recalls that the registration has then.
 func (b *Broker) tryRecall(ctx context.Context, node protocol.NodeName) ([]protocol.Recall, protocol.Outcome, error) {
 	reg, out, err := b.cluster.ReadRegistration(ctx, node)
 	b.metrics.call("read", out)

@@ -7,9 +7,8 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// Run reads all leases live and then serves asks until ctx ends: it is Start and
-// then RunOnce after RunOnce, in their time. No two Runs of one Broker may overlap; of
-// two controllers they may.
+// Run reads all leases live and then works on asks until ctx ends. It calls Start, and then RunOnce
+// again and again. Two Runs of one Broker must not overlap; Runs of two controllers may.
 func (b *Broker) Run(ctx context.Context) error {
 	for !b.Start(ctx) {
 		select {
@@ -18,8 +17,8 @@ func (b *Broker) Run(ctx context.Context) error {
 		case <-time.After(time.Second):
 		}
 	}
-	look := time.NewTicker(min(b.cfg.IdleAfter/6, time.Second))
-	defer look.Stop()
+	sweeps := time.NewTicker(min(b.cfg.IdleAfter/6, time.Second))
+	defer sweeps.Stop()
 	retry := time.NewTimer(0)
 	defer retry.Stop()
 	for {
@@ -29,7 +28,7 @@ func (b *Broker) Run(ctx context.Context) error {
 			return nil
 		case <-b.work:
 		case <-retry.C:
-		case <-look.C:
+		case <-sweeps.C:
 			sweep = true
 		}
 		if at, ok := b.RunOnce(ctx, sweep); ok {
@@ -38,14 +37,14 @@ func (b *Broker) Run(ctx context.Context) error {
 	}
 }
 
-// Start reads all leases live, and has everybody that holds grants looked at: they
-// may be gone since the last run. It reports whether that worked.
+// Start reads all leases live, and notifies every grantee: some may be gone since the last run. It
+// reports whether it could read leases.
 func (b *Broker) Start(ctx context.Context) bool {
 	begun := b.begin()
 	leases, err := b.cluster.Leases(ctx)
 	if err != nil {
-		// What could be read counts; a lease that cannot be understood keeps
-		// its name, and so its block, all the same.
+		// What could be read counts. A lease that cannot be understood still has its name, so
+		// nobody else can lease its block.
 		b.log.ErrorContext(ctx, "leases cannot be read", "error", err)
 	}
 	if err != nil && len(leases) == 0 {
@@ -60,10 +59,10 @@ func (b *Broker) Start(ctx context.Context) bool {
 	return true
 }
 
-// RunOnce does once what there is to do: it gives leases back that are not needed, if sweep says so or
-// what was seen since the last RunOnce, reads those again that no watch shows, if sweep says so, and
-// works on the asks and changes that wait. It returns when one of them is to be tried again, if one
-// is. No two Turns of one Broker may overlap.
+// RunOnce does what there is to do now. If sweep is true, or a pool needs it, it gives back leases
+// that are not needed. If sweep is true it reads leases again that no watch shows. Then it works on
+// the asks and changes that wait. It returns the time at which one of them is to be tried again, if
+// there is one. Two calls for one Broker must not overlap.
 func (b *Broker) RunOnce(ctx context.Context, sweep bool) (at time.Time, ok bool) {
 	b.mu.Lock()
 	b.sweep = b.sweep || sweep

@@ -11,20 +11,19 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// search is the holders that an ask for a family and a view may turn to, worked out
-// once in a round.
+// search has the holders to ask for addresses of a family and a view. It is made once in a round.
 type search struct {
-	asks  int      // that found nothing in this round
+	asks  int      // how many asks found nothing in this round
 	under int      // recalls under way
-	left  []*lease // to be asked, the most promising first
+	left  []*lease // whose holders are still to be asked, the most promising first
 	again time.Time
 }
 
-// unaskedFor is how long an ask of a pool that has no block left waits before anybody is
-// recalled for it: its holders hear that it is exhausted, and cede what is free unasked.
+// unaskedFor is how long an ask of a pool that has no block left waits before a holder is asked.
+// Holders learn that the pool is exhausted, and cede what is free without being asked.
 const unaskedFor = time.Second
 
-// searchesMost is of how many views of one node's requests holders are looked for in a round: each
+// searchesMost is how many searches for holders a round makes for one node's requests. A search
 // takes a step for every lease of the pool, and a node may write any number of requests.
 const searchesMost = 16
 
@@ -34,8 +33,8 @@ func (p *pool) allLeased(f allocator.Family, size int) bool {
 	return !left
 }
 
-// askHolders has holders asked to cede what w wants for by, until enough recalls are under
-// way. Once nobody is left to be asked the pool is exhausted.
+// askHolders asks holders to cede what w wants for by, until enough recalls are under way. If there
+// is no holder left to ask, the pool is exhausted.
 func (b *Book) askHolders(r *round, by *waiter, w want, size int) Problem {
 	if until := by.came.Add(unaskedFor); r.now.Before(until) && w.pool.allLeased(w.family, size) {
 		w.pool.askAgain = earlier(w.pool.askAgain, until)
@@ -70,8 +69,8 @@ func (b *Book) askHolders(r *round, by *waiter, w want, size int) Problem {
 	return problem(Exhausted, "pool %s has no free %v address within %s", w.pool.name, w.family, shorten(w.view.String()))
 }
 
-// hasTurn reports whether holders are looked for in this round for another view of a node's
-// requests. Those for which they are not have their turn in one of the next rounds.
+// hasTurn reports whether this round searches holders for one more view of a node's requests. The
+// other views have their turn in one of the next rounds.
 func (b *Book) hasTurn(r *round, node protocol.NodeName) bool {
 	if r.wants[node] <= searchesMost || node == "" { // of claims, definitions say which views there are
 		return true
@@ -81,8 +80,8 @@ func (b *Book) hasTurn(r *round, node protocol.NodeName) bool {
 	return nth >= b.turns[node] && nth < b.turns[node]+searchesMost
 }
 
-// noteTurns notes with which view the next round begins of nodes that have had more than may have
-// their turn in one.
+// noteTurns notes, for each node that has more views than one round may search for, with which view
+// the next round begins.
 func (b *Book) noteTurns(r *round) {
 	for node, n := range r.views {
 		if next := b.turns[node] + searchesMost; next < n {
@@ -96,9 +95,9 @@ func (b *Book) noteTurns(r *round) {
 	}
 }
 
-// holdersFor returns the holders for w: first those that have published free
-// addresses, then those that were not asked for the longest time, and of each node
-// one before a second of any.
+// holdersFor returns the leases whose holders may be asked for w: first those that have published
+// free addresses, then those that were asked longest ago. A node's second lease comes after the
+// first lease of every node.
 func (b *Book) holdersFor(w want, size int, now time.Time) *search {
 	s := &search{}
 	for _, l := range w.pool.leases {

@@ -2,7 +2,7 @@ package grants
 
 import "github.com/tenure-ipam/tenure/ipam/protocol"
 
-// starve notes in which pools w has found nothing, after every holder was asked.
+// starve notes the pools in which w has found no address although every holder was asked.
 func (b *Book) starve(w *waiter, in []*pool) {
 	for _, p := range w.starves {
 		p.starving--
@@ -15,6 +15,7 @@ func (b *Book) starve(w *waiter, in []*pool) {
 	}
 }
 
+// noteStarving notes that p may have begun or ceased to starve.
 func (b *Book) noteStarving(p *pool) {
 	if !p.starvingChanged {
 		p.starvingChanged = true
