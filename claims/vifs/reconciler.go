@@ -27,7 +27,7 @@ import (
 const (
 	// recheckAfter is when a pod is looked at again of whose trouble no event tells the end.
 	recheckAfter = 30 * time.Second
-	// reportDelay is how long something that may come in a moment is awaited before people are told.
+	// reportDelay is how long a fault that may pass in a moment is kept from people.
 	reportDelay = 5 * time.Second
 	// soon is when the cache shows what somebody else has written meanwhile.
 	soon = 50 * time.Millisecond

@@ -23,7 +23,7 @@ import (
 const (
 	// recheckSoon is after an error, and while the API server looks at pods for us.
 	recheckSoon = 10 * time.Second
-	// recheckLate is otherwise: a pod may have got its gate by an API server that had not heard yet.
+	// recheckLate is otherwise: an API server may have given a pod its gate before it had heard.
 	recheckLate = time.Minute
 )
 
