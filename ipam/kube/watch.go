@@ -223,8 +223,15 @@ func (a *API) ReadPodMetadata(ctx context.Context, namespace, name string) (*met
 
 // PodsOfNode lists the pods of a node live.
 func (a *API) PodsOfNode(ctx context.Context, node protocol.NodeName) ([]corev1.Pod, error) {
+	return PodsOfNode(ctx, a.c, node)
+}
+
+// PodsOfNode lists the pods of a node live, by a client that reads so.
+func PodsOfNode(ctx context.Context, live client.Reader, node protocol.NodeName) ([]corev1.Pod, error) {
+	ctx, cancel := within(ctx, ListTimeout)
+	defer cancel()
 	var list corev1.PodList
-	if err := a.list(ctx, &list, client.MatchingFields{"spec.nodeName": string(node)}); err != nil {
+	if _, err := outcome(ctx, live.List(ctx, &list, client.MatchingFields{"spec.nodeName": string(node)})); err != nil {
 		return nil, fmt.Errorf("list the pods of node %s: %w", node, err)
 	}
 	return list.Items, nil

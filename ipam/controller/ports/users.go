@@ -2,7 +2,6 @@ package ports
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
@@ -48,15 +47,13 @@ func (u users) there(ctx context.Context, node string, use v1alpha1.Use) (bool, 
 
 // podsOn returns the pods of a node.
 func (u users) podsOn(ctx context.Context, node string) ([]corev1.Pod, error) {
-	if pods, known := u.on[node]; known {
-		return pods, nil
+	pods, known := u.on[node]
+	if !known {
+		var err error
+		if pods, err = kube.PodsOfNode(ctx, u.live, protocol.NodeName(node)); err != nil {
+			return nil, err //nolint:wrapcheck // says what it is about
+		}
+		u.on[node] = pods
 	}
-	ctx, cancel := context.WithTimeout(ctx, kube.ListTimeout)
-	defer cancel()
-	var list corev1.PodList
-	if err := u.live.List(ctx, &list, client.MatchingFields{"spec.nodeName": node}); err != nil {
-		return nil, fmt.Errorf("list the pods of node %s: %w", node, err)
-	}
-	u.on[node] = list.Items
-	return list.Items, nil
+	return pods, nil
 }
