@@ -29,9 +29,9 @@ func (e Element) selectedBy(s npwg.Selection) bool {
 	return s.Namespace == e.Namespace && s.Name == e.Name && (e.Interface == "" || e.Interface == s.Interface)
 }
 
-// maxElements is how many claims a pod may have. Each is compared with the others, for each ordinal
+// MaxElements is how many claims a pod may have: each is compared with the others, for each ordinal
 // of a set.
-const maxElements = 64
+const MaxElements = 64
 
 // ParseElements reads [AnnotationClaims]. namespace is the pods'.
 func ParseElements(text, namespace string) ([]Element, error) {
@@ -45,8 +45,8 @@ func ParseElements(text, namespace string) ([]Element, error) {
 	if err != nil {
 		return nil, err //nolint:wrapcheck // says which element it is about
 	}
-	if len(selections) > maxElements {
-		return nil, fmt.Errorf("it names %d networks; a pod may have claims of %d", len(selections), maxElements)
+	if len(selections) > MaxElements {
+		return nil, fmt.Errorf("it names %d networks; a pod may have claims of %d", len(selections), MaxElements)
 	}
 	elements := make([]Element, len(selections))
 	names := map[string]Element{}

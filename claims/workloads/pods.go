@@ -151,9 +151,15 @@ func (p *PodClaims) ofMachine(ctx context.Context, o *metav1.PartialObjectMetada
 	}
 	// What is wrong with the annotation, the pod's ADD says.
 	selections, _ := npwg.Parse(o.Annotations[npwg.AnnotationNetworks], o.Namespace, npwg.AnyVersion)
+	type wish struct{ claim, definition string }
+	known := map[wish]bool{}
 	for _, sel := range selections {
-		if sel.Claim == "" {
+		w := wish{sel.Claim, sel.String()}
+		if sel.Claim == "" || known[w] {
 			continue
+		}
+		if known[w] = true; len(known) > workload.MaxElements { // each may take a call
+			break
 		}
 		var d nad.NetworkAttachmentDefinition
 		if err := p.Cache.Get(ctx, client.ObjectKey{Namespace: sel.Namespace, Name: sel.Name}, &d); err != nil {
