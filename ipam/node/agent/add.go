@@ -26,6 +26,22 @@ type addCall struct {
 	demand assign.Demand
 	// arrived is when the ADD came.
 	arrived protocol.Instant
+	sourced protocol.PoolName // a pool of its network that has a source; empty if none has
+}
+
+// A lack is what an ADD lacks for its commit. The zero value is nothing.
+type lack struct {
+	why   error
+	right string       // it has to be confirmed first
+	slot  *assign.Slot // no block of this node has an address for it
+	grant bool         // what was granted was given back meanwhile, or is not what is wanted
+}
+
+func (l lack) nothing() bool { return l.why == nil }
+
+// demandOf returns the address that a slot needs.
+func demandOf(s *assign.Slot) addressDemand {
+	return addressDemand{family: s.Family, view: s.View, exact: s.Exact}
 }
 
 // add answers an ADD: docs/contributing/how-an-add-travels.md follows it.
@@ -96,57 +112,51 @@ func (a *Agent) hold(ctx context.Context, add *addCall) (store.Attachment, error
 	if att, ok, err := a.holdInherited(ctx, add); ok || err != nil {
 		return att, err
 	}
-	var unmet *unmetError // why the node cannot get an address itself
+	var unmet error // why the node cannot get an address itself
 	for {
-		slots, err := a.slots(ctx, add) // anew each time: the pool may have changed
-		if err == nil {
-			err = a.refuseSourced(add)
-		}
-		if err != nil {
+		var err error
+		if add.demand.Slots, err = a.slots(ctx, add); err != nil { // anew each time: the pool may have changed
 			return store.Attachment{}, err
 		}
-		add.demand.Slots = slots
-		if att, ok, err := a.holdGranted(ctx, add); ok || err != nil {
-			return att, err
+		if add.sourced != "" {
+			return store.Attachment{}, &sourcedError{add.sourced}
+		}
+		asked := len(a.rights.requests.namesOf(add.requester())) > 0
+		if asked {
+			if att, ok, err := a.holdGranted(ctx, add); ok || err != nil {
+				return att, err
+			}
 		}
 		finished := a.blocks.finished.Load()
-		att, err := a.commit(ctx, add)
-		if unsaid, ok := errors.AsType[*unsaidError](err); ok {
-			if err := a.rights.confirm(ctx, unsaid.Right); err != nil {
-				return store.Attachment{}, err
-			}
-			continue
-		}
-		room, full := errors.AsType[*assign.NoRoomError](err)
+		att, lacks, err := a.commit(ctx, add)
 		switch {
-		case err == nil:
+		case err != nil:
+			return att, err
+		case lacks.nothing():
 			a.dropRequests(add, att)
 			return att, nil
-		case !full:
-			return att, err
+		case lacks.right != "":
+			err = a.rights.confirm(ctx, lacks.right)
 		case unmet != nil:
 			return a.holdRequested(ctx, add, unmet)
-		}
-		s := room.Slot
-		p := a.pools.get(s.Pool)
-		n := addressDemand{family: s.Family, view: s.View, exact: s.Exact}
-		if a.waits(ctx, add) {
-			if a.blocks.takenBack(ctx, p, n) {
-				continue
+		case a.waits(ctx, add):
+			if !a.blocks.takenBack(ctx, a.pools.get(lacks.slot.Pool), demandOf(lacks.slot)) {
+				return a.holdRequested(ctx, add, lacks.why)
 			}
-			return a.holdRequested(ctx, add, room)
+		default: // where a demand is not met, the node looks once more: what came free meanwhile will do
+			unmet, err = a.blocks.obtain(ctx, a.pools.get(lacks.slot.Pool), demandOf(lacks.slot), finished)
 		}
-		// Where a demand is not met, the node looks once more: what came free meanwhile will do.
-		if err = a.blocks.obtain(ctx, p, n, finished); err != nil && !errors.As(err, &unmet) {
+		if err != nil {
 			return store.Attachment{}, err
 		}
 	}
 }
 
 // slots returns what the ADD needs, once all pools of its network can be used, and if its
-// namespace may use those that it needs.
+// namespace may use those that it needs. It notes a pool that has a source.
 func (a *Agent) slots(ctx context.Context, add *addCall) ([]assign.Slot, error) {
 	pools, rules := map[string]assign.Pool{}, map[protocol.PoolName]access.Rule{}
+	add.sourced = ""
 	for _, src := range add.conf.Sources {
 		name := protocol.PoolName(src.Pool)
 		known, err := a.pools.ready(ctx, name)
@@ -155,6 +165,9 @@ func (a *Agent) slots(ctx context.Context, add *addCall) ([]assign.Slot, error) 
 		}
 		pools[src.Pool] = assign.Pool{Shape: known.shape, BlockBits4: known.Bits4, BlockBits6: known.Bits6}
 		rules[name] = known.Access
+		if known.Sourced {
+			add.sourced = cmp.Or(add.sourced, name)
+		}
 	}
 	slots, err := assign.Slots(add.conf, pools)
 	if err != nil {
@@ -164,40 +177,51 @@ func (a *Agent) slots(ctx context.Context, add *addCall) ([]assign.Slot, error) 
 }
 
 // commit makes the ADD one transaction of the store, if the agent may give out
-// addresses; what the pod's interface has already it may have again.
-func (a *Agent) commit(ctx context.Context, add *addCall) (att store.Attachment, err error) {
+// addresses; what the pod's interface has already it may have again. It writes nothing if the ADD
+// lacks something.
+func (a *Agent) commit(ctx context.Context, add *addCall) (att store.Attachment, lacks lack, err error) {
 	err = a.st.Update(ctx, func(tx *store.Tx) error {
 		if ok, why := a.reg.serving(); !ok {
 			if has, err := a.has(tx, add); err != nil || !has {
 				return errors.Join(err, &notServingError{Why: why})
 			}
 		}
-		if err := a.useServes(tx, add.demand.Use); err != nil {
+		ok, err := a.useServes(tx, add.demand.Use)
+		if err == nil && !ok {
+			err = errUseGone
+		}
+		if err != nil {
 			return err
 		}
-		var err error
 		att, err = assign.Hold(tx, add.demand)
 		return err
 	})
-	return att, err
+	right, unconfirmed := errors.AsType[*assign.UnconfirmedError](err)
+	room, full := errors.AsType[*assign.NoRoomError](err)
+	switch {
+	case unconfirmed:
+		return att, lack{why: err, right: right.Right}, nil
+	case full:
+		return att, lack{why: err, slot: &room.Slot}, nil
+	case errors.Is(err, errUseGone):
+		return att, lack{why: err, grant: true}, nil
+	}
+	return att, lack{}, err
 }
 
 // errUseGone says that a use or a request was let go between its confirmation and the
 // commit.
 var errUseGone = errors.New("the right to the addresses was given back meanwhile")
 
-// useServes returns errUseGone unless name, if there is one, is a use or a request
-// under which addresses may be answered now.
-func (a *Agent) useServes(tx *store.Tx, name string) error {
+// useServes reports whether name, if there is one, is a use or a request under which addresses may
+// be answered now.
+func (a *Agent) useServes(tx *store.Tx, name string) (bool, error) {
 	if name == "" {
-		return nil
+		return true, nil
 	}
 	r, ok, err := tx.Right(name)
 	// A frozen one is never confirmed: only who has it already comes here with it.
-	if err == nil && (!ok || !r.Serves(a.reg.term()) && r.Phase != protocol.Frozen) {
-		err = errUseGone
-	}
-	return err
+	return ok && (r.Serves(a.reg.term()) || r.Phase == protocol.Frozen), err
 }
 
 // has reports whether what add is to commit is what the interface of its pod has already. It

@@ -40,18 +40,6 @@ func (e *sourcedError) Error() string {
 		"or have the pod name a claim by ipam-claim-reference", e.Pool)
 }
 
-// refuseSourced returns a [*sourcedError] if a pool of the network, for an ADD without a claim, has
-// a source.
-func (a *Agent) refuseSourced(add *addCall) error {
-	for _, src := range add.conf.Sources {
-		name := protocol.PoolName(src.Pool)
-		if known, _, _ := a.pools.get(name).now(); known != nil && known.Sourced {
-			return &sourcedError{name}
-		}
-	}
-	return nil
-}
-
 // keepsAddresses reports whether the attachment has addresses, which are all that it will
 // be answered, or another sandbox of it has some of pool, which it may take over.
 func (a *Agent) keepsAddresses(ctx context.Context, add *addCall, pool protocol.PoolName) (keeps bool, err error) {

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,9 +57,9 @@ func (a *Agent) holdClaim(ctx context.Context, add *addCall) (store.Attachment, 
 			return store.Attachment{}, err
 		}
 		add.demand.Granted, add.demand.Use, add.demand.Claim = addrs, name, &ref
-		att, err := a.commit(ctx, add)
-		if !errors.Is(err, errUseGone) || ctx.Err() != nil {
-			return att, err
+		att, lacks, err := a.commit(ctx, add)
+		if err != nil || !lacks.grant || ctx.Err() != nil {
+			return att, cmp.Or(err, lacks.why)
 		}
 	}
 }
@@ -83,14 +84,14 @@ func (a *Agent) repeatClaim(ctx context.Context, add *addCall) (att store.Attach
 	if err != nil || !ok {
 		return att, false, err
 	}
-	att, err = a.commit(ctx, add)
-	if errors.Is(err, errUseGone) && a.rights.confirm(ctx, add.demand.Use) == nil { // it is of an earlier term
-		att, err = a.commit(ctx, add)
+	att, lacks, err := a.commit(ctx, add)
+	if lacks.grant && a.rights.confirm(ctx, add.demand.Use) == nil { // it is of an earlier term
+		att, lacks, err = a.commit(ctx, add)
 	}
-	if errors.Is(err, errUseGone) { // a use must be made anew: the long way
+	if lacks.grant { // a use must be made anew: the long way
 		return att, false, nil
 	}
-	return att, true, err
+	return att, true, cmp.Or(err, lacks.why)
 }
 
 // claimWait is how often an ADD looks for a claim that is not ready, at first.

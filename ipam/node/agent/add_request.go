@@ -1,8 +1,8 @@
 package agent
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"math"
 	"reflect"
 	"time"
@@ -13,10 +13,6 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// errRequestGone says that a request was given back or lost while it was waited
-// for.
-var errRequestGone = errors.New("the request was given back meanwhile")
-
 // requestPoll is how often a request is looked at without a word from its watch. Many
 // may wait at once: looks in vain would take the API server's time from the answers.
 const requestPoll = 2 * time.Second
@@ -25,25 +21,23 @@ const requestPoll = 2 * time.Second
 // interface already: the ADD that asked was given up, or its sandbox is gone. ok is
 // false where there is nothing.
 func (a *Agent) holdGranted(ctx context.Context, add *addCall) (att store.Attachment, ok bool, err error) {
-	if len(a.rights.requests.namesOf(add.requester())) == 0 {
-		return att, false, nil
-	}
 	r, _, err := a.pickRequest(ctx, add)
 	if err != nil || r.Phase != protocol.Held {
 		return att, false, err
 	}
 	if !r.Serves(a.reg.term()) { // to be confirmed in a new term first
-		if r, err = a.await(ctx, add, r); err != nil {
-			if is[*RefusedError](err) || errors.Is(err, errRequestGone) {
+		if r, ok, err = a.await(ctx, add, r); err != nil || !ok {
+			if is[*RefusedError](err) {
 				err = nil
 			}
 			return att, false, err
 		}
 	}
-	att, err = a.commitGranted(ctx, add, r)
-	if errors.Is(err, errUseGone) || is[*notServingError](err) { // it may have others, which it keeps
+	att, lacks, err := a.commitGranted(ctx, add, r)
+	if lacks.grant || is[*notServingError](err) { // it may have others, which it keeps
 		return att, false, nil
 	}
+	err = cmp.Or(err, lacks.why)
 	return att, err == nil, err
 }
 
@@ -74,16 +68,16 @@ func (a *Agent) holdRequested(ctx context.Context, add *addCall, unmet error) (s
 		if err != nil {
 			return store.Attachment{}, err
 		}
-		r, err = a.await(ctx, add, r)
+		r, ok, err := a.await(ctx, add, r)
 		switch {
-		case errors.Is(err, errRequestGone) && ctx.Err() == nil:
-			continue
 		case err != nil:
 			return store.Attachment{}, err
+		case !ok:
+			continue
 		}
-		att, err := a.commitGranted(ctx, add, r)
-		if !errors.Is(err, errUseGone) && !errors.Is(err, errNotWanted) || ctx.Err() != nil {
-			return att, err
+		att, lacks, err := a.commitGranted(ctx, add, r)
+		if err != nil || !lacks.grant || ctx.Err() != nil {
+			return att, cmp.Or(err, lacks.why)
 		}
 		// The pool has changed since it was asked: what was granted does not do.
 		if add.demand.Slots, err = a.slots(ctx, add); err != nil {
@@ -182,9 +176,9 @@ func (a *Agent) restedOn(tx *store.Tx, name string, key store.Key) (used, live b
 }
 
 // await waits until the controller has granted r, and returns it as it is then,
-// serving. Its errors are a [*RefusedError], errRequestGone, a [*waitingError] when
-// the time is up, and those of the API server.
-func (a *Agent) await(ctx context.Context, add *addCall, r protocol.Right) (protocol.Right, error) {
+// serving; ok is false if it was given back or lost meanwhile. Its errors are a [*RefusedError], a
+// [*waitingError] when the time is up, and those of the API server.
+func (a *Agent) await(ctx context.Context, add *addCall, r protocol.Right) (_ protocol.Right, ok bool, err error) {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	var announced <-chan struct{}
@@ -195,17 +189,17 @@ func (a *Agent) await(ctx context.Context, add *addCall, r protocol.Right) (prot
 		switch res.Verdict {
 		case protocol.VerdictServes:
 			a.metrics.asked.WithLabelValues("granted").Inc()
-			return now, nil
+			return now, true, nil
 		case protocol.VerdictRefused:
 			if why := a.rights.requests.refusal(entry); why != nil {
 				a.metrics.asked.WithLabelValues("refused").Inc()
-				return now, &RefusedError{*why}
+				return now, false, &RefusedError{*why}
 			}
-			return now, &waitingError{Why: "the request is refused: " + res.Why}
+			return now, false, &waitingError{Why: "the request is refused: " + res.Why}
 		case protocol.VerdictDenied:
-			return now, &waitingError{Why: "the cluster cannot be asked for an address: " + res.Why}
+			return now, false, &waitingError{Why: "the cluster cannot be asked for an address: " + res.Why}
 		case protocol.VerdictTaken, protocol.VerdictGone:
-			return now, errRequestGone
+			return now, false, context.Cause(ctx)
 		case protocol.VerdictLater, protocol.VerdictNone:
 		}
 		if announced == nil {
@@ -213,7 +207,7 @@ func (a *Agent) await(ctx context.Context, add *addCall, r protocol.Right) (prot
 		}
 		if a.sched.Wait(ctx, requestPoll, announced) == sched.Ended {
 			a.metrics.asked.WithLabelValues("waiting").Inc()
-			return now, a.stillWaits(ctx, add, r, err)
+			return now, false, a.stillWaits(ctx, add, r, err)
 		}
 		ev.Kind = protocol.EventLook
 		if now.UID == "" {
@@ -240,14 +234,11 @@ func (a *Agent) followRequest(ctx context.Context, r protocol.Right) (announced 
 	return tell
 }
 
-// errNotWanted says that what was granted does not do, or not any more.
-var errNotWanted = errors.New("what was granted is not what is wanted")
-
 // commitGranted commits the ADD with what r was granted.
-func (a *Agent) commitGranted(ctx context.Context, add *addCall, r protocol.Right) (store.Attachment, error) {
+func (a *Agent) commitGranted(ctx context.Context, add *addCall, r protocol.Right) (store.Attachment, lack, error) {
 	granted, ok := assign.Granted(add.demand.Slots, r.Request.Wants, r.Addrs)
 	if !ok {
-		return store.Attachment{}, errNotWanted
+		return store.Attachment{}, lack{why: errUseGone, grant: true}, nil
 	}
 	own := *add
 	own.demand.Slots, own.demand.Granted, own.demand.Use = nil, granted, r.Name

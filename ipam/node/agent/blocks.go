@@ -76,59 +76,48 @@ func (e *HeldError) Error() string {
 	return fmt.Sprintf("address %v of pool %s is in a block that %v holds", e.Addr, e.Pool, e.Holder)
 }
 
-// A unmetError says that this node cannot get an address by itself: the cluster has
-// to be asked for one.
-type unmetError struct{ Cause error }
-
-func (e *unmetError) Error() string { return e.Cause.Error() }
-
-func (e *unmetError) Unwrap() error { return e.Cause }
-
 // obtain sees to it that enough acquires are under way and waits until one has
 // ended, whoever began it: also if one has since finished acquires had ended, before
 // the caller looked for room. In a pool of which nothing can be leased now it waits for
 // news of that. It returns nil if it is worth looking again, and the
-// error of the acquire that it began itself. A [*unmetError] says that only the
+// error of the acquire that it began itself. unmet says why only the
 // cluster can help: at once where the pool is exhausted.
-func (bs *blocks) obtain(ctx context.Context, p *pool, n addressDemand, finished uint64) error {
+func (bs *blocks) obtain(ctx context.Context, p *pool, n addressDemand, finished uint64) (unmet, err error) {
 	_, _, changed := p.now()
 	if unmet := bs.unmetNow(p, n); unmet != nil {
-		return unmet
+		return unmet, nil
 	}
 	_, waited, err := p.until(ctx, bs.sched, func(known *knownPool, absent bool) string { return bs.pools.unleasable(p.name, known, absent) })
 	if waited || err != nil {
-		return err // a pool that has opened may be another one: all is looked for anew
+		return nil, err // a pool that has opened may be another one: all is looked for anew
 	}
-	err = bs.lease(ctx, p, n, finished)
+	unmet, err = bs.lease(ctx, p, n, finished)
 	if e, ok := errors.AsType[*notReadyError](err); ok && e.News {
-		return p.awaitNews(ctx, bs.sched, changed, e.Why)
+		return nil, p.awaitNews(ctx, bs.sched, changed, e.Why)
 	}
-	return err
+	return unmet, err
 }
 
 // unmetNow returns why n need not be tried: its pool is exhausted, or it could not be
 // met a moment ago.
 func (bs *blocks) unmetNow(p *pool, n addressDemand) error {
 	if known, _, _ := p.now(); known != nil && known.Pressure == allocator.PressureExhausted {
-		return &unmetError{Cause: &ExhaustedError{Pool: p.name, Family: n.family, View: n.view, Exact: n.exact, Message: known.Exhausted}}
+		return &ExhaustedError{Pool: p.name, Family: n.family, View: n.view, Exact: n.exact, Message: known.Exhausted}
 	}
 	if n.exact.IsValid() {
 		return nil
 	}
-	if unmet := p.demands.unmet(n, bs.sched.Now()); unmet != nil {
-		return unmet
-	}
-	return nil
+	return p.demands.unmet(n, bs.sched.Now())
 }
 
 // lease is obtain where nothing is known against leasing a block.
-func (bs *blocks) lease(ctx context.Context, p *pool, n addressDemand, finished uint64) error {
+func (bs *blocks) lease(ctx context.Context, p *pool, n addressDemand, finished uint64) (unmet, err error) {
 	if n.exact.IsValid() { // only that block will do: nobody else's acquire helps
 		return bs.obtainExact(ctx, p, n)
 	}
 	own, ended := bs.join(p, n, finished)
 	if ended == nil {
-		return nil
+		return nil, nil
 	}
 	defer p.demands.leave(n)
 	var done <-chan struct{}
@@ -137,11 +126,11 @@ func (bs *blocks) lease(ctx context.Context, p *pool, n addressDemand, finished 
 	}
 	switch bs.sched.Wait(ctx, sched.Forever, done, ended) {
 	case 0:
-		return own.err
+		return own.unmet, own.err
 	case 1:
-		return nil
+		return nil, nil
 	}
-	return noBlockYet(ctx, p)
+	return nil, noBlockYet(ctx, p)
 }
 
 func noBlockYet(ctx context.Context, p *pool) error {
@@ -169,19 +158,19 @@ func (bs *blocks) join(p *pool, n addressDemand, finished uint64) (own *acquirin
 	d.change(n, 1, 0)
 	own = &acquiring{ended: make(chan struct{})}
 	bs.background(func(ctx context.Context) {
-		own.err = bs.acquire(ctx, p, n)
+		own.unmet, own.err = bs.acquire(ctx, p, n)
 		close(own.ended)
-		bs.land(d, n, own.err)
+		bs.land(d, n, own.unmet)
 	})
 	return own, d.ended
 }
 
-// land ends an acquire for n, which ended with err, and wakes whoever waits.
-func (bs *blocks) land(d *demands, n addressDemand, err error) {
+// land ends an acquire for n, which was met unless unmet says why not, and wakes whoever waits.
+func (bs *blocks) land(d *demands, n addressDemand, unmet error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.change(n, -1, 0)
-	if unmet, ok := errors.AsType[*unmetError](err); ok {
+	if unmet != nil {
 		if d.unmetLately == nil {
 			d.unmetLately = map[demandKey]unmetLately{}
 		}
@@ -195,25 +184,25 @@ func (bs *blocks) land(d *demands, n addressDemand, err error) {
 }
 
 // obtainExact leases the block of one address that was asked for by name.
-func (bs *blocks) obtainExact(ctx context.Context, p *pool, n addressDemand) error {
+func (bs *blocks) obtainExact(ctx context.Context, p *pool, n addressDemand) (unmet, err error) {
 	known, absent, _ := p.now()
 	if why := bs.pools.unleasable(p.name, known, absent); why != "" {
-		return &notReadyError{Pool: p.name, Why: why, News: true}
+		return nil, &notReadyError{Pool: p.name, Why: why, News: true}
 	}
 	block := known.shape.Block(n.exact, known.bits(n.family))
 	r, res, err := bs.rights.settleForADD(ctx, leaseRight(known.Pool, block), bs.rights.beginWith(protocol.Event{Kind: protocol.EventWant}))
 	switch {
 	case err != nil:
-		return notSettled(p, block, err)
+		return nil, notSettled(p, block, err)
 	case res.Verdict == protocol.VerdictServes && !slices.Contains(r.Ceded, n.exact):
-		return nil
+		return nil, nil
 	case res.Verdict == protocol.VerdictServes:
 		if ok, err := bs.takeBack(ctx, p, known, n); ok || err != nil {
-			return err
+			return nil, err
 		}
-		return &unmetError{Cause: &HeldError{Addr: n.exact, Pool: p.name, Holder: protocol.Holder{Cluster: true}}}
+		return &HeldError{Addr: n.exact, Pool: p.name, Holder: protocol.Holder{Cluster: true}}, nil
 	case res.Verdict != protocol.VerdictTaken:
-		return noLease(p, block, res)
+		return nil, noLease(p, block, res)
 	}
 	held := &HeldError{Addr: n.exact, Pool: p.name}
 	if l, out, _ := bs.cl.Leases.ReadLease(ctx, r.Name); out == protocol.Done { // for people
@@ -222,7 +211,7 @@ func (bs *blocks) obtainExact(ctx context.Context, p *pool, n addressDemand) err
 			held.To = g.To.String()
 		}
 	}
-	return &unmetError{Cause: held}
+	return held, nil
 }
 
 // leaseServes reports whether addresses may be given out of a lease now. What is

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"math"
@@ -18,25 +17,25 @@ import (
 
 // acquire leases one more block that meets n: one of this node's own that is in
 // doubt or being given back, else the next that nobody seems to hold.
-func (bs *blocks) acquire(ctx context.Context, p *pool, n addressDemand) error {
+func (bs *blocks) acquire(ctx context.Context, p *pool, n addressDemand) (unmet, err error) {
 	known, absent, _ := p.now()
 	if why := bs.pools.unleasable(p.name, known, absent); why != "" {
-		return &notReadyError{Pool: p.name, Why: why, News: true}
+		return nil, &notReadyError{Pool: p.name, Why: why, News: true}
 	}
 	if ok, why := bs.reg.serving(); !ok {
-		return &notServingError{Why: why}
+		return nil, &notServingError{Why: why}
 	}
 	own, err := bs.unsettled(p, known, n)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if own.IsValid() {
 		if done, err := bs.tryBlock(ctx, p, known, own); done {
-			return err
+			return nil, err
 		}
 	}
 	if ok, err := bs.takeBack(ctx, p, known, n); ok || err != nil {
-		return err
+		return nil, err
 	}
 	return bs.probe(ctx, p, known, n)
 }
@@ -97,33 +96,30 @@ func freeIn(tx *store.Tx, name protocol.PoolName, f allocator.Family, blocks map
 	return free, nil
 }
 
-// errOthers says that every block that was probed is another's.
-var errOthers = errors.New("others were faster at every block that was tried")
-
 // probe tries blocks that are not this node's, a few of them: then the pool is nearly
 // full, or this node unlucky, and the controller knows better.
-func (bs *blocks) probe(ctx context.Context, p *pool, known *knownPool, n addressDemand) error {
+func (bs *blocks) probe(ctx context.Context, p *pool, known *knownPool, n addressDemand) (unmet, err error) {
 	tried := map[netip.Prefix]bool{}
 	for range bs.cfg.Probes {
 		block, ok, trying, err := bs.candidate(p, known, n, tried)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if !ok && trying { // this node is at the rest itself: what comes of that, it looks again
 			if ended := p.demands.underWay(); ended != nil {
 				bs.sched.Wait(ctx, sched.Forever, ended)
 			}
-			return nil
+			return nil, nil
 		}
 		if !ok {
-			return &unmetError{Cause: &ExhaustedError{Pool: p.name, Family: n.family, View: n.view}}
+			return &ExhaustedError{Pool: p.name, Family: n.family, View: n.view}, nil
 		}
 		if done, err := bs.tryBlock(ctx, p, known, block); done {
-			return err
+			return nil, err
 		}
 		tried[block] = true
 	}
-	return &unmetError{Cause: fmt.Errorf("pool %s is contended: %w", p.name, errOthers)}
+	return fmt.Errorf("pool %s is contended: others were faster at every block that was tried", p.name), nil
 }
 
 // candidate returns the next block to try for n, claimed: one that this node has no

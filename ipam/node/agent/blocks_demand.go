@@ -39,17 +39,17 @@ type queue struct {
 
 type unmetLately struct {
 	at  protocol.Instant
-	err *unmetError
+	err error
 }
 
 // unmetHolds is how long it is believed that a demand cannot be met: in a pool that is nearly full
 // each ADD would probe in vain before it asks.
 const unmetHolds = time.Second
 
-// acquiring is an acquire that an ADD has begun. Its error may be read when ended is closed.
+// acquiring is an acquire that an ADD has begun. What came of it may be read when ended is closed.
 type acquiring struct {
-	ended chan struct{}
-	err   error
+	ended      chan struct{}
+	unmet, err error
 }
 
 // change adds to the queue of n, and returns what it is then. d.mu must be held.
@@ -75,7 +75,7 @@ func (d *demands) acquires() (n int) {
 }
 
 // unmet returns why n could not be met a moment ago, nil if it could or was not tried.
-func (d *demands) unmet(n addressDemand, now protocol.Instant) *unmetError {
+func (d *demands) unmet(n addressDemand, now protocol.Instant) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	l, ok := d.unmetLately[n.key()]

@@ -191,8 +191,8 @@ func TestLandingBetween(t *testing.T) {
 		p.demands.change(n, 1, 0)
 		before := a.blocks.finished.Load()
 		a.blocks.land(&p.demands, n, nil)
-		if err := a.blocks.obtain(t.Context(), p, n, before); err != nil || p.demands.busy() {
-			t.Errorf("%v, queues %v; want another look, and nobody in them", err, p.demands.queues)
+		if unmet, err := a.blocks.obtain(t.Context(), p, n, before); unmet != nil || err != nil || p.demands.busy() {
+			t.Errorf("%v, %v, queues %v; want another look, and nobody in them", unmet, err, p.demands.queues)
 		}
 	})
 }

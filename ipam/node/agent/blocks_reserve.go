@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -99,9 +100,9 @@ func (bs *blocks) reserve(p *pool) {
 		d.mu.Unlock()
 		for range begin {
 			bs.background(func(ctx context.Context) {
-				err := bs.acquire(ctx, p, n)
-				bs.land(d, n, err)
-				if err != nil {
+				unmet, err := bs.acquire(ctx, p, n)
+				bs.land(d, n, unmet)
+				if err = cmp.Or(unmet, err); err != nil {
 					bs.log.DebugContext(ctx, "no reserve", "pool", p.name, "error", err)
 				}
 			})

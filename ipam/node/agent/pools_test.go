@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -80,7 +81,7 @@ func TestAwaitsPool(t *testing.T) {
 					}
 				}()
 				began := time.Now()
-				err := a.blocks.obtain(ctx, p, n, 0)
+				_, err := a.blocks.obtain(ctx, p, n, 0)
 				switch took := time.Since(began); {
 				case tt.opens && (err != nil || took != 2*time.Second):
 					t.Errorf("%v after %v; want another look after 2s", err, took)
@@ -154,8 +155,8 @@ func obtains(t *testing.T, a *Agent, p *pool, exact string, wait time.Duration) 
 	ctx, cancel := context.WithTimeout(t.Context(), wait)
 	defer cancel()
 	began := time.Now()
-	err := a.blocks.obtain(ctx, p, n, a.blocks.finished.Load())
-	return time.Since(began), err
+	unmet, err := a.blocks.obtain(ctx, p, n, a.blocks.finished.Load())
+	return time.Since(began), cmp.Or(unmet, err)
 }
 
 // TestAwaitsPoolThatWasJustEdited: a pool that the live read after a create finds edited,
@@ -325,7 +326,10 @@ func TestAwaitsReopening(t *testing.T) {
 			t.Fatal(err)
 		}
 		ended := make(chan error, 2)
-		go func() { ended <- a.blocks.obtain(t.Context(), p, addressDemand{family: allocator.IPv4}, 0) }()
+		go func() {
+			unmet, err := a.blocks.obtain(t.Context(), p, addressDemand{family: allocator.IPv4}, 0)
+			ended <- cmp.Or(unmet, err)
+		}()
 		go func() { // of a claim
 			_, _, err := a.claimAddresses(t.Context(), protocol.Claim{IPs: []netip.Prefix{netip.MustParsePrefix("10.0.0.5/27")}}, conf)
 			ended <- err

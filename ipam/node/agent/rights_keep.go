@@ -12,25 +12,10 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// An unsaidError says that a right has not been said in the registration's term yet: until
-// it is, nobody knows whether it was taken.
-type unsaidError struct {
-	Right string
-	Why   string // what came of the try to say it; empty before
-}
-
-func (e *unsaidError) Error() string {
-	text := fmt.Sprintf("whether %s is still this node's is not known yet", e.Right)
-	if e.Why != "" {
-		text += ": " + e.Why
-	}
-	return text
-}
-
 // rightKeeps reports whether an attachment may be answered again what it has out of
 // a lease, or by a use or a request. Without a term nobody is answered; of a right of
 // an earlier term only a fencing write tells, and then the error is an
-// [*unsaidError].
+// [*assign.UnconfirmedError].
 func (rs *rights) rightKeeps(tx *store.Tx, name string) (bool, error) {
 	term := rs.reg.term()
 	if term == 0 {
@@ -48,7 +33,7 @@ func (rs *rights) rightKeeps(tx *store.Tx, name string) (bool, error) {
 	case r.Keeps(term):
 		return true, nil
 	case r.Phase == protocol.Held:
-		return false, &unsaidError{Right: name}
+		return false, &assign.UnconfirmedError{Right: name}
 	default:
 		return false, nil
 	}
@@ -75,7 +60,7 @@ func (rs *rights) confirm(ctx context.Context, name string) error {
 	}
 	r, res, err := rs.settleForADD(ctx, r, rs.beginWith(protocol.Event{Kind: protocol.EventWant}))
 	if err == nil && !r.Serves(rs.reg.term()) && (res.Verdict == protocol.VerdictLater || res.Verdict == protocol.VerdictRefused) {
-		err = &unsaidError{Right: name, Why: res.Why}
+		err = &assign.UnconfirmedError{Right: name, Why: res.Why}
 	}
 	return err
 }

@@ -88,13 +88,13 @@ func wireError(err error) *agentapi.Error {
 
 // passes reports whether err passes by itself, so that the runtime is to try again.
 func passes(err error) bool {
-	for _, cause := range []error{errUseGone, errUnanswered, errRequestGone, agentapi.ErrStopped, agentapi.ErrHungUp} {
+	for _, cause := range []error{errUseGone, errUnanswered, agentapi.ErrStopped, agentapi.ErrHungUp} {
 		if errors.Is(err, cause) {
 			return true
 		}
 	}
 	for _, of := range []func(error) bool{
-		is[*notReadyError], is[*unplacedError], is[*poolWaitsError], is[*notServingError], is[*unsaidError], is[*unmetError], is[*OutsideError],
+		is[*notReadyError], is[*unplacedError], is[*poolWaitsError], is[*notServingError], is[*OutsideError],
 		is[*waitingError], is[*podError], is[*waitedError], is[*unaskableError], is[*access.UnknownError],
 	} {
 		if of(err) {

@@ -49,6 +49,21 @@ func (e *LostError) Error() string {
 	return fmt.Sprintf("%s has addresses that were taken from this node: a new sandbox gets other addresses", describe(e.Held))
 }
 
+// An UnconfirmedError says that a right is of an earlier term of the node's registration: until it
+// is written in this one, nobody knows whether it was taken.
+type UnconfirmedError struct {
+	Right string
+	Why   string // what came of the try to write it; empty before
+}
+
+func (e *UnconfirmedError) Error() string {
+	text := fmt.Sprintf("whether %s is still this node's is not known yet", e.Right)
+	if e.Why != "" {
+		text += ": " + e.Why
+	}
+	return text
+}
+
 // An UnassignableError says that the address that was asked for by name can be
 // given to nobody, or not through this network.
 type UnassignableError struct {

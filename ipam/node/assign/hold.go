@@ -23,7 +23,7 @@ import (
 //
 // Hold is all or nothing: on an error no address has been taken. The errors that
 // a caller may tell apart are [*NoRoomError], [*TakenError], [*UnassignableError],
-// [*ConflictError] and [*LostError].
+// [*ConflictError], [*LostError] and [*UnconfirmedError].
 func Hold(tx *store.Tx, a Demand) (store.Attachment, error) {
 	if err := a.check(); err != nil {
 		return store.Attachment{}, fmt.Errorf("hold addresses for %s: %w", a.Key, err)
