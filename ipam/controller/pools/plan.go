@@ -247,8 +247,8 @@ func (s seen) lease(st *v1alpha1.IPPoolStatus) plan {
 		return s.open(st, now, want)
 	}
 	// What nodes have put back after a restore may have a size that was decided after the
-	// backup: then it is the status that went back.
-	if held := now.inUse(s.live.leases); !held.equal(now) && held.complete(s.shape) {
+	// backup: then it is the status that went back. Else no node decides a size by its leases.
+	if held := now.inUse(s.live.leases); s.restored != nil && !held.equal(now) && held.complete(s.shape) {
 		if _, found := held.misfit(uid, s.live.leases); !found {
 			st.BlockPrefixLengths = held.status()
 			return s.shut(st, v1alpha1.ReasonBlockSizeChanging, fmt.Sprintf("blocks now have %v, as those that are leased", held))

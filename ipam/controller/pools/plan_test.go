@@ -108,6 +108,8 @@ func TestDecide(t *testing.T) {
 		{name: "leases of this size", pool: pool("10.0.0.0/24"), live: []protocol.Lease{lease("10.0.0.1/32", "p1")}, want: "Open Open, /32"},
 		{name: "leases of two sizes", pool: pool("10.0.0.0/24"),
 			live: []protocol.Lease{lease("10.0.0.0/28", "p1"), lease("10.0.0.16/32", "p1")}, want: "Closed BlockSizeChanging"},
+		{name: "a node decides no size by what it leases", pool: pool("10.0.0.0/24"), live: []protocol.Lease{lease("10.0.0.0/29", "p1")}, want: "Closed BlockSizeChanging"},
+		{name: "nor another one, while the pool waits", pool: with(pool("10.0.0.0/24"), closed(32)), live: []protocol.Lease{lease("10.0.0.0/29", "p1")}, want: "Closed BlockSizeChanging, /32"},
 		{name: "a lease of an earlier pool", pool: pool("10.0.0.0/24"), live: []protocol.Lease{lease("10.0.0.1/32", "p0")}, want: "Closed EarlierPool"},
 		{name: "the size stays when the range grows", pool: with(pool("10.0.0.0/16"), closed(32)), live: []protocol.Lease{}, want: "Open Open, /32"},
 		{name: "override", pool: with(pool("10.0.0.0/24"), blockSize(8)), live: []protocol.Lease{}, want: "Open Open, /29"},
