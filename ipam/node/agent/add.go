@@ -62,7 +62,7 @@ func (a *Agent) add(ctx context.Context, req agentapi.Request) (*agentapi.Result
 
 	add := &addCall{req: req, conf: conf, key: key, arrived: a.sched.Now()}
 	add.demand = assign.Demand{
-		Key: key, Netns: req.Netns, NetnsID: req.NetnsID, Boot: a.cfg.Boot, Now: add.arrived.Wall, Gone: a.host.Gone, Serves: a.blocks.leaseServes, Keeps: a.rights.rightKeeps,
+		Key: key, Netns: req.Netns, NetnsID: req.NetnsID, Boot: a.cfg.Boot, Now: add.arrived.Wall, Gone: a.host.Gone,
 	}
 	if err := a.attachments.consumeJournal(ctx, add.key); err != nil {
 		return nil, err
@@ -74,10 +74,10 @@ func (a *Agent) add(ctx context.Context, req agentapi.Request) (*agentapi.Result
 		a.attachments.sightings.Arrived(uid)
 	}
 	att, err := a.hold(ctx, add)
-	if is[*assign.UnassignableError](err) { // as this node knows the pool
-		err = cmp.Or(a.pools.unheard(ctx, add.conf.Sources), err)
-	}
 	if err != nil {
+		if is[*assign.UnassignableError](err) { // as this node knows the pool
+			err = cmp.Or(a.pools.unheard(ctx, add.conf.Sources), err)
+		}
 		return nil, err
 	}
 	a.blocks.scheduleUpkeep(att)
@@ -109,8 +109,10 @@ func (a *Agent) hold(ctx context.Context, add *addCall) (store.Attachment, error
 	if add.conf, err = a.pools.place(ctx, add.conf); err != nil {
 		return store.Attachment{}, err
 	}
-	if att, ok, err := a.holdInherited(ctx, add); ok || err != nil {
-		return att, err
+	if add.pod.Status != "" && len(add.conf.Requested) == 0 {
+		if att, ok, err := a.holdInherited(ctx, add); ok || err != nil {
+			return att, err
+		}
 	}
 	var unmet error // why the node cannot get an address itself
 	for {
@@ -181,19 +183,24 @@ func (a *Agent) slots(ctx context.Context, add *addCall) ([]assign.Slot, error) 
 // lacks something.
 func (a *Agent) commit(ctx context.Context, add *addCall) (att store.Attachment, lacks lack, err error) {
 	err = a.st.Update(ctx, func(tx *store.Tx) error {
-		if ok, why := a.reg.serving(); !ok {
+		serving, why := a.reg.serving()
+		if !serving {
 			if has, err := a.has(tx, add); err != nil || !has {
 				return errors.Join(err, &notServingError{Why: why})
 			}
 		}
-		ok, err := a.useServes(tx, add.demand.Use)
+		demand := add.demand
+		demand.Leasing = &assign.Leasing{Term: a.reg.term(), Open: serving, Ceding: a.blocks.ceding.pending()}
+		ok, err := useServes(tx, demand.Use, demand.Leasing.Term)
 		if err == nil && !ok {
 			err = errUseGone
+		} else if err == nil && demand.Leasing.Term == 0 { // then nobody is answered
+			err = &notServingError{Why: why}
 		}
 		if err != nil {
 			return err
 		}
-		att, err = assign.Hold(tx, add.demand)
+		att, err = assign.Hold(tx, demand)
 		return err
 	})
 	right, unconfirmed := errors.AsType[*assign.UnconfirmedError](err)
@@ -215,13 +222,13 @@ var errUseGone = errors.New("the right to the addresses was given back meanwhile
 
 // useServes reports whether name, if there is one, is a use or a request under which addresses may
 // be answered now.
-func (a *Agent) useServes(tx *store.Tx, name string) (bool, error) {
+func useServes(tx *store.Tx, name string, term int64) (bool, error) {
 	if name == "" {
 		return true, nil
 	}
 	r, ok, err := tx.Right(name)
 	// A frozen one is never confirmed: only who has it already comes here with it.
-	return ok && (r.Serves(a.reg.term()) || r.Phase == protocol.Frozen), err
+	return ok && (r.Serves(term) || r.Phase == protocol.Frozen), err
 }
 
 // has reports whether what add is to commit is what the interface of its pod has already. It

@@ -57,11 +57,8 @@ func (a *Agent) holdInherited(ctx context.Context, add *addCall) (att store.Atta
 var errInherited = errors.New("the pod has these addresses by another IPAM")
 
 // inherited returns the addresses that the pod's status shows for the interface of add,
-// if this node has given the interface none, and nothing else says which it is to have.
+// if this node has given the interface none.
 func (a *Agent) inherited(ctx context.Context, add *addCall) (addrs []netip.Addr, err error) {
-	if add.pod.Status == "" || len(add.conf.Requested) > 0 {
-		return nil, nil
-	}
 	var elements []npwg.Status
 	_ = json.Unmarshal([]byte(add.pod.Status), &elements) // a status that is none shows nothing
 	for _, e := range elements {

@@ -20,7 +20,7 @@ func (a *Agent) inferClaim(ctx context.Context, add *addCall, selections []npwg.
 	pod, sel := add.pod, add.sel
 	// The interface is of a PodNetwork, which has no claims.
 	listed := add.conf.Pod.Unselected && add.req.IfName != defaultInterface
-	if pod.Claims == "" || sel.Name == "" && !listed || sel.Claim != "" || len(sel.IPs) > 0 || len(add.conf.Requested) > 0 {
+	if sel.Name == "" && !listed || sel.Claim != "" || len(sel.IPs) > 0 || len(add.conf.Requested) > 0 {
 		return nil
 	}
 	set := pod.Set

@@ -64,7 +64,9 @@ func (a *Agent) selectPod(ctx context.Context, add *addCall, live bool) error {
 		// be missed.
 		return a.selectPod(ctx, add, true)
 	}
-	add.sel = sel
+	if add.sel = sel; pod.Claims == "" {
+		return nil
+	}
 	return a.inferClaim(ctx, add, selections)
 }
 

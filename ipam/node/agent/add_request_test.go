@@ -42,7 +42,7 @@ func TestGrantOfAnotherPool(t *testing.T) {
 		}{{"wan", false}, {"lan", true}} {
 			key := store.Key{Network: "net", ContainerID: "sandbox", IfName: "net1"}
 			add := &addCall{key: key, demand: assign.Demand{
-				Key: key, Pod: pod, Serves: a.blocks.leaseServes, Keeps: a.rights.rightKeeps, Gone: a.host.Gone,
+				Key: key, Pod: pod, Gone: a.host.Gone,
 				Slots: []assign.Slot{{Pool: tt.pool, Shape: p.known.shape, Family: allocator.IPv4, BlockBits: 30}},
 			}}
 			_, stale, err := a.pickRequest(t.Context(), add)

@@ -36,7 +36,7 @@ func TestFamilyWithoutBlocks(t *testing.T) {
 		key := store.Key{Network: "net", ContainerID: "sandbox", IfName: "net1"}
 		add := &addCall{
 			key: key, conf: &poolspec.Config{Name: "net", CNIVersion: "1.1.0", Sources: []poolspec.Source{{Pool: "lan"}}},
-			demand: assign.Demand{Key: key, Pod: protocol.PodRef{Namespace: "ns", Name: "p", UID: "pod"}, Serves: a.blocks.leaseServes, Keeps: a.rights.rightKeeps},
+			demand: assign.Demand{Key: key, Pod: protocol.PodRef{Namespace: "ns", Name: "p", UID: "pod"}},
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), a.cfg.Wait)
 		defer cancel()
@@ -75,7 +75,7 @@ func TestClaimOnAnotherPool(t *testing.T) {
 		key.ContainerID = tt.sandbox
 		add := &addCall{
 			key: key, conf: &poolspec.Config{Name: "net", Sources: []poolspec.Source{{Pool: tt.pool}}},
-			demand: assign.Demand{Key: key, Pod: pod, Serves: a.blocks.leaseServes, Keeps: a.rights.rightKeeps, Gone: a.host.Gone},
+			demand: assign.Demand{Key: key, Pod: pod, Gone: a.host.Gone},
 		}
 		add.sel.Claim = "db"
 		att, ok, err := a.repeatClaim(t.Context(), add)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tenure-ipam/tenure/ipam/agentapi"
+	"github.com/tenure-ipam/tenure/ipam/node/assign"
 	"github.com/tenure-ipam/tenure/ipam/node/sched"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
@@ -131,7 +132,7 @@ func TestUseOfAnEarlierTerm(t *testing.T) {
 				t.Errorf("people were told %q; want one event: %v", said.said, tt.lost)
 			}
 			err = a.st.View(func(tx *store.Tx) error {
-				keeps, err := a.rights.rightKeeps(tx, r.Name)
+				keeps, err := assign.Leasing{Term: a.reg.term()}.Keeps(tx, r.Name, a.cfg.Boot)
 				if keeps == tt.lost {
 					t.Errorf("the pod's next sandbox keeps the address: %v; want %v", keeps, !tt.lost)
 				}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/node/sched"
-	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -212,13 +211,4 @@ func (bs *blocks) obtainExact(ctx context.Context, p *pool, n addressDemand) (un
 		}
 	}
 	return held, nil
-}
-
-// leaseServes reports whether addresses may be given out of a lease now. What is
-// about to be ceded is not: it belongs to whoever has waited longest for it.
-func (bs *blocks) leaseServes(tx *store.Tx, name string) (bool, error) {
-	if ok, _ := bs.reg.serving(); !ok || bs.ceding.pending(name) {
-		return false, nil
-	}
-	return tx.RightServes(name, bs.reg.term())
 }

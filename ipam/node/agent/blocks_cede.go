@@ -85,11 +85,18 @@ func (c *cessions) next(lease string) bool {
 	return false
 }
 
-// pending reports whether what is free of a lease is about to be ceded.
-func (c *cessions) pending(lease string) bool {
+// pending returns the leases of which what is free is about to be ceded.
+func (c *cessions) pending() map[string]bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.due[lease] != nil
+	var leases map[string]bool
+	for name := range c.due {
+		if leases == nil {
+			leases = map[string]bool{}
+		}
+		leases[name] = true
+	}
+	return leases
 }
 
 // toCede returns the leases of which att's release will free addresses that are to be

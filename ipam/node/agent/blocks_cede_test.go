@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/node/assign"
 	"github.com/tenure-ipam/tenure/ipam/node/sched"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
@@ -25,7 +26,7 @@ func TestCessions(t *testing.T) {
 	var c cessions
 	pending := func(when string, want bool) {
 		t.Helper()
-		if got := c.pending("l"); got != want {
+		if got := c.pending()["l"]; got != want {
 			t.Errorf("%s: pending = %v; want %v", when, got, want)
 		}
 	}
@@ -73,7 +74,7 @@ func TestReleaseThatPanics(t *testing.T) {
 		return a.blocks.freeing(func(expect func(store.Attachment)) error {
 			return a.st.Update(t.Context(), func(*store.Tx) error {
 				expect(store.Attachment{Addresses: []store.Address{{Pool: "lan", Lease: "l"}}})
-				if !a.blocks.ceding.pending("l") {
+				if !a.blocks.ceding.pending()["l"] {
 					t.Error("the lease gives addresses while one of them is freed that is to be ceded")
 				}
 				panic("a fault")
@@ -83,7 +84,7 @@ func TestReleaseThatPanics(t *testing.T) {
 	if _, ok := panicked.(*store.Panic); !ok {
 		t.Errorf("freeing ended with %v; want the panic of the Update", panicked)
 	}
-	if a.blocks.ceding.pending("l") {
+	if a.blocks.ceding.pending()["l"] {
 		t.Error("the lease gives nothing any more")
 	}
 }
@@ -209,7 +210,7 @@ func TestIdleLeaseWhileTheAPIServerIsAway(t *testing.T) {
 			for range 10 {
 				time.Sleep(100 * time.Millisecond)
 				err := a.st.View(func(tx *store.Tx) error {
-					ok, err := a.blocks.leaseServes(tx, r.Name)
+					ok, err := assign.Leasing{Term: a.reg.term(), Open: true, Ceding: a.blocks.ceding.pending()}.Serves(tx, r.Name)
 					looks++
 					if ok {
 						serves++

@@ -12,41 +12,6 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// rightKeeps reports whether an attachment may be answered again what it has out of
-// a lease, or by a use or a request. Without a term nobody is answered; of a right of
-// an earlier term only a fencing write tells, and then the error is an
-// [*assign.UnconfirmedError].
-func (rs *rights) rightKeeps(tx *store.Tx, name string) (bool, error) {
-	term := rs.reg.term()
-	if term == 0 {
-		_, why := rs.reg.serving()
-		return false, &notServingError{Why: why}
-	}
-	r, ok, err := tx.Right(name)
-	switch {
-	case err != nil:
-		return false, err
-	case !ok: // read back from elsewhere: nobody took it from this store
-		return true, nil
-	case r.Phase == protocol.Frozen:
-		return rs.frozenKeeps(tx, r)
-	case r.Keeps(term):
-		return true, nil
-	case r.Phase == protocol.Held:
-		return false, &assign.UnconfirmedError{Right: name}
-	default:
-		return false, nil
-	}
-}
-
-// frozenKeeps reports whether what a lost store gave may be answered again: in the
-// boot in which that was lost. After another, nothing of its time runs, and where this
-// store is lost too, the next one gives it back at once: nothing new may rest on it.
-func (rs *rights) frozenKeeps(tx *store.Tx, r protocol.Right) (bool, error) {
-	lost, known, err := tx.Lost(r.Store)
-	return err == nil && (!known || lost.Boot == rs.cfg.Boot), err
-}
-
 // confirm has a right written in the registration's term, or learns that it was taken.
 func (rs *rights) confirm(ctx context.Context, name string) error {
 	var r protocol.Right

@@ -71,7 +71,7 @@ func TestFencedGivesNoGrantAnew(t *testing.T) {
 				a.rights.follows(protocol.Self{Term: 3}, protocol.Result{Next: request})
 				key := store.Key{Network: "net", ContainerID: "second", IfName: "net1"}
 				add := &addCall{conf: &poolspec.Config{Name: "net", Sources: []poolspec.Source{{Pool: "lan", Families: []allocator.Family{allocator.IPv4}}}}, key: key, demand: assign.Demand{
-					Key: key, Pod: pod, Boot: a.cfg.Boot, Serves: a.blocks.leaseServes, Keeps: a.rights.rightKeeps, Gone: a.host.Gone,
+					Key: key, Pod: pod, Boot: a.cfg.Boot, Gone: a.host.Gone,
 				}}
 				att, err := a.hold(t.Context(), add)
 				got := ""

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/node/assign"
 	"github.com/tenure-ipam/tenure/ipam/node/sched"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -44,10 +45,8 @@ func TestFrozenKeeps(t *testing.T) {
 		t.Fatal(err)
 	}
 	for boot, want := range map[string]bool{"boot1": true, "boot2": false} {
-		a := assemble(&base{st: st, cfg: Config{Node: "n1", Boot: boot}})
-		a.reg.registrar.Term = 3
 		err := st.View(func(tx *store.Tx) error {
-			got, err := a.rights.rightKeeps(tx, r.Name)
+			got, err := assign.Leasing{Term: 3}.Keeps(tx, r.Name, boot)
 			if got != want {
 				t.Errorf("in %s: kept = %v; want %v", boot, got, want)
 			}

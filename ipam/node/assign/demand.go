@@ -70,15 +70,9 @@ type Demand struct {
 	// cannot be verified is not gone. Nil is a function that always says no.
 	Gone func(store.Attachment) bool
 
-	// Serves reports whether new addresses may be handed out of the lease of
-	// that name. Nil is for local mode, which has no leases.
-	Serves func(tx *store.Tx, lease string) (bool, error)
-
-	// Keeps reports whether an attachment that has addresses by the right of that
-	// name, out of a lease or granted to a use or a request, may be answered these
-	// again; if not they may be another's by now. Nil is a function that always says
-	// yes, for local mode.
-	Keeps func(tx *store.Tx, right string) (bool, error)
+	// Leasing says which leases give new addresses, and which rights may be answered again those
+	// that were given by them. Nil is for local mode, which has neither.
+	Leasing *Leasing
 }
 
 func (a Demand) isGone(x store.Attachment) bool { return a.Gone != nil && a.Gone(x) }
@@ -86,31 +80,31 @@ func (a Demand) isGone(x store.Attachment) bool { return a.Gone != nil && a.Gone
 // serves reports whether x may be handed out for s, if it is free.
 func (a Demand) serves(tx *store.Tx, s Slot, x netip.Addr) (bool, error) {
 	switch {
-	case a.Serves == nil:
+	case a.Leasing == nil:
 		return true, nil
 	case s.BlockBits == 0:
 		return false, nil
 	}
-	return a.Serves(tx, s.lease(x))
+	return a.Leasing.Serves(tx, s.lease(x))
 }
 
-// addressesToAnswer returns which of the addresses of x may be answered to it again. Keeps
-// decides that, by the right that an address was given by: a use, a request or a lease. An
+// addressesToAnswer returns which of the addresses of x may be answered to it again, by the right
+// that an address was given by: a use, a request or a lease. An
 // address that its lease has ceded may be answered only while the sandbox lives: after that it is
 // another's.
 func (a Demand) addressesToAnswer(tx *store.Tx, x store.Attachment) ([]store.Address, error) {
-	if a.Keeps == nil {
+	if a.Leasing == nil {
 		return x.Addresses, nil
 	}
 	if x.Use != "" {
-		if ok, err := a.Keeps(tx, x.Use); err != nil || !ok {
+		if ok, err := a.Leasing.Keeps(tx, x.Use, a.Boot); err != nil || !ok {
 			return nil, err
 		}
 		return x.Addresses, nil
 	}
 	var kept []store.Address
 	for _, addr := range x.Addresses {
-		ok, err := a.Keeps(tx, addr.Lease)
+		ok, err := a.Leasing.Keeps(tx, addr.Lease, a.Boot)
 		if err != nil {
 			return nil, err
 		}

@@ -1,6 +1,7 @@
 package assign
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"testing"
@@ -152,7 +153,12 @@ func TestHoldByRequest(t *testing.T) {
 	if got := mustHold(t, st, again); addrs(got) != "10.0.0.5/24" {
 		t.Errorf("C10: got %s; want it again", addrs(got))
 	}
-	again.Keeps = func(_ *store.Tx, right string) (bool, error) { return right != "request", nil }
+	again.Leasing = &Leasing{Term: 1}
+	update(t, st, func(tx *store.Tx) error {
+		r, _, err := tx.Right("request")
+		r.Phase = protocol.Lost
+		return errors.Join(err, tx.PutRight(r))
+	})
 	if _, err := hold(st, again); !is[*LostError](err) {
 		t.Errorf("the request is gone: %v; want LostError", err)
 	}

@@ -64,8 +64,9 @@ func TestLeaseNames(t *testing.T) {
 	s := p.any(allocator.IPv4)
 	s.BlockBits = 28
 	a := ask("c1", s)
-	a.Serves = func(*store.Tx, string) (bool, error) { return true, nil }
 	const lease = "p.0a000000.28"
+	a.Leasing = &Leasing{Term: 1, Open: true}
+	putLease(t, st, lease, protocol.Held)
 	if got := leaseOf(t, st, a); got != lease {
 		t.Errorf("lease %q; want %q", got, lease)
 	}
@@ -78,14 +79,28 @@ func TestUndecidedBlocks(t *testing.T) {
 	p := openPool(t, st, "p", "10.0.0.0/28")
 	for name, slot := range map[string]Slot{"ordinary": p.any(allocator.IPv4), "by name": p.exact("10.0.0.5")} {
 		a := ask("c1", slot)
-		a.Serves = func(*store.Tx, string) (bool, error) { return true, nil }
+		a.Leasing = &Leasing{Term: 1, Open: true}
 		if _, err := hold(st, a); !is[*NoRoomError](err) {
 			t.Errorf("%s: %v; want NoRoomError", name, err)
 		}
 	}
 }
 
-// leaseOf holds without committing, since there is no such right in the store.
+// putLease records a lease of that name, written in term 1.
+func putLease(t *testing.T, st *store.Store, name string, phase protocol.Phase) {
+	t.Helper()
+	pool, block, err := protocol.ParseLeaseName(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	update(t, st, func(tx *store.Tx) error {
+		return tx.PutRight(protocol.Right{
+			Kind: protocol.RightLease, Name: name, Phase: phase, Asserted: 1, Term: 1, LeaseRight: protocol.LeaseRight{Pool: pool, PoolUID: "u", Block: block},
+		})
+	})
+}
+
+// leaseOf holds without committing.
 func leaseOf(t *testing.T, st *store.Store, a Demand) (lease string) {
 	t.Helper()
 	stop := errors.New("stop")
@@ -109,20 +124,20 @@ func TestServesDecidesPerLease(t *testing.T) {
 	s := p.any(allocator.IPv4)
 	s.BlockBits = 29
 	a := ask("c1", s)
-	a.Serves = func(_ *store.Tx, lease string) (bool, error) { return lease == "p.0a000200.29", nil }
+	a.Leasing = &Leasing{Term: 1, Open: true}
+	putLease(t, st, "p.0a000200.29", protocol.Held)
 	if got := leaseOf(t, st, a); got != "p.0a000200.29" {
 		t.Errorf("lease %q; want the one that serves", got)
 	}
 	for name, slot := range map[string]Slot{"ordinary": s, "by name": {Pool: p.name, Shape: p.shape, Exact: netip.MustParseAddr("10.0.0.5"), BlockBits: 29}} {
 		a.Slots = []Slot{slot}
-		a.Serves = func(*store.Tx, string) (bool, error) { return false, nil }
-		if _, err := hold(st, a); !is[*NoRoomError](err) {
-			t.Errorf("%s, no lease serves: %v; want NoRoomError", name, err)
-		}
-		broken := errors.New("broken")
-		a.Serves = func(*store.Tx, string) (bool, error) { return false, broken }
-		if _, err := hold(st, a); !errors.Is(err, broken) {
-			t.Errorf("%s, Serves fails: %v; want its error", name, err)
+		for why, leasing := range map[string]*Leasing{
+			"nothing new is given": {Term: 1}, "of an earlier term": {Term: 2, Open: true}, "about to be ceded": {Term: 1, Open: true, Ceding: map[string]bool{"p.0a000200.29": true}},
+		} {
+			a.Leasing = leasing
+			if _, err := hold(st, a); !is[*NoRoomError](err) {
+				t.Errorf("%s, %s: %v; want NoRoomError", name, why, err)
+			}
 		}
 	}
 }
@@ -371,14 +386,13 @@ func TestNewSandbox(t *testing.T) {
 // to the same sandbox nor to the next one of the pod.
 func TestLostLease(t *testing.T) {
 	const first, second = "p.0a000000.30", "p.0a000004.30"
-	setup := func(t *testing.T) (st *store.Store, a Demand, old store.Attachment, lost map[string]error) {
+	setup := func(t *testing.T) (st *store.Store, a Demand, old store.Attachment) {
 		st = openStore(t)
 		p := pool{"p", shapeOf(t, "10.0.0.0/29")}
 		update(t, st, func(tx *store.Tx) error {
 			for _, name := range []string{first, second} {
 				_, block, err := protocol.ParseLeaseName(name)
-				r := protocol.Right{Kind: protocol.RightLease, Name: name, Phase: protocol.Held, LeaseRight: protocol.LeaseRight{Pool: "p", PoolUID: "u", Block: block}}
-				if err := errors.Join(err, tx.PutRight(r), allocator.NewSpace(tx.Table("p"), p.shape).Open(block)); err != nil {
+				if err := errors.Join(err, allocator.NewSpace(tx.Table("p"), p.shape).Open(block)); err != nil {
 					return err
 				}
 			}
@@ -386,39 +400,33 @@ func TestLostLease(t *testing.T) {
 		})
 		slot := p.any(allocator.IPv4)
 		slot.BlockBits = 30
-		lost = map[string]error{}
+		putLease(t, st, first, protocol.Held)
+		putLease(t, st, second, protocol.Held)
 		a = ask("c1", slot)
-		a.Serves = func(_ *store.Tx, lease string) (bool, error) { return lost[lease] == nil, nil }
-		a.Keeps = func(_ *store.Tx, lease string) (bool, error) {
-			err := lost[lease]
-			if errors.Is(err, errTaken) {
-				return false, nil
-			}
-			return err == nil, err
-		}
+		a.Leasing = &Leasing{Term: 1, Open: true}
 		old = mustHold(t, st, a)
 		if got := old.Addresses[0].Lease; got != first {
 			t.Fatalf("the address is of lease %s; want %s", got, first)
 		}
-		return st, a, old, lost
+		return st, a, old
 	}
 	anew := func(a Demand, old store.Attachment) Demand {
 		a.Key.ContainerID, a.Netns, a.NetnsID, a.Gone = "c2", "/run/netns/c2", "4:c2", goneNS(old.Netns)
 		return a
 	}
 	t.Run("same sandbox", func(t *testing.T) {
-		st, a, old, lost := setup(t)
+		st, a, old := setup(t)
 		if got := mustHold(t, st, a); addrs(got) != addrs(old) {
 			t.Errorf("before: %s; want %s", addrs(got), addrs(old))
 		}
-		lost[first] = errTaken
+		putLease(t, st, first, protocol.Lost)
 		if got, err := hold(st, a); !is[*LostError](err) || !strings.Contains(err.Error(), "pod ns/pod-c1") {
 			t.Errorf("%+v, %v; want LostError of the pod", got, err)
 		}
 	})
 	t.Run("next sandbox", func(t *testing.T) {
-		st, a, old, lost := setup(t)
-		lost[first] = errTaken
+		st, a, old := setup(t)
+		putLease(t, st, first, protocol.Lost)
 		got := mustHold(t, st, anew(a, old))
 		if got.Addresses[0].Lease != second {
 			t.Errorf("got %s of lease %s; want one of %s", addrs(got), got.Addresses[0].Lease, second)
@@ -428,11 +436,11 @@ func TestLostLease(t *testing.T) {
 		}
 	})
 	t.Run("not known yet", func(t *testing.T) {
-		st, a, old, lost := setup(t)
-		lost[first] = errUnknown
+		st, a, old := setup(t)
+		a.Leasing = &Leasing{Term: 2, Open: true}
 		for _, b := range []Demand{a, anew(a, old)} {
-			if got, err := hold(st, b); !errors.Is(err, errUnknown) {
-				t.Errorf("%+v, %v; want %v", got, err, errUnknown)
+			if got, err := hold(st, b); !is[*UnconfirmedError](err) {
+				t.Errorf("%+v, %v; want UnconfirmedError", got, err)
 			}
 		}
 		if !release(t, st, old.Key) {
@@ -440,8 +448,8 @@ func TestLostLease(t *testing.T) {
 		}
 	})
 	t.Run("granted", func(t *testing.T) {
-		st, a, _, lost := setup(t)
-		lost[first] = errTaken
+		st, a, _ := setup(t)
+		putLease(t, st, first, protocol.Lost)
 		b := a
 		b.Key.ContainerID = "c9"
 		b.Slots, b.Use = nil, "use"
@@ -452,5 +460,3 @@ func TestLostLease(t *testing.T) {
 		update(t, st, func(tx *store.Tx) error { _, _, err := Release(tx, b.Key); return err })
 	})
 }
-
-var errTaken, errUnknown = errors.New("taken"), errors.New("not known")

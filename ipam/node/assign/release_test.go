@@ -77,7 +77,7 @@ func TestCededInUse(t *testing.T) {
 			update(t, st, func(tx *store.Tx) error {
 				_, block, err := protocol.ParseLeaseName(name)
 				return errors.Join(err, tx.PutRight(protocol.Right{
-					Kind: protocol.RightLease, Name: name, Phase: protocol.Held, LeaseRight: protocol.LeaseRight{Pool: "p", PoolUID: "u", Block: block, Ceded: ceded},
+					Kind: protocol.RightLease, Name: name, Phase: protocol.Held, Asserted: 1, Term: 1, LeaseRight: protocol.LeaseRight{Pool: "p", PoolUID: "u", Block: block, Ceded: ceded},
 				}))
 			})
 		}
@@ -88,7 +88,7 @@ func TestCededInUse(t *testing.T) {
 		slot := p.any(allocator.IPv4)
 		slot.BlockBits = 29
 		a := ask("c1", slot)
-		a.Keeps = func(*store.Tx, string) (bool, error) { return true, nil }
+		a.Leasing = &Leasing{Term: 1, Open: true}
 		held := mustHold(t, st, a)
 		put(held.Addresses[0].Addr)
 		return st, a, held
