@@ -29,6 +29,10 @@ type addCall struct {
 	sourced protocol.PoolName // a pool of its network that has a source; empty if none has
 }
 
+func (add *addCall) requester() requester {
+	return requester{pod: add.demand.Pod.UID, ifName: add.key.IfName}
+}
+
 // A lack is what an ADD lacks for its commit. The zero value is nothing.
 type lack struct {
 	why   error
@@ -123,8 +127,7 @@ func (a *Agent) hold(ctx context.Context, add *addCall) (store.Attachment, error
 		if add.sourced != "" {
 			return store.Attachment{}, &sourcedError{add.sourced}
 		}
-		asked := len(a.rights.requests.namesOf(add.requester())) > 0
-		if asked {
+		if len(a.rights.requests.namesOf(add.requester())) > 0 {
 			if att, ok, err := a.holdGranted(ctx, add); ok || err != nil {
 				return att, err
 			}
@@ -135,7 +138,9 @@ func (a *Agent) hold(ctx context.Context, add *addCall) (store.Attachment, error
 		case err != nil:
 			return att, err
 		case lacks.nothing():
-			a.dropRequests(add, att)
+			if names := a.rights.requests.namesOf(add.requester()); len(names) > 0 {
+				a.dropRequests(names, att)
+			}
 			return att, nil
 		case lacks.right != "":
 			err = a.rights.confirm(ctx, lacks.right)

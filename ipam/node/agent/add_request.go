@@ -86,10 +86,6 @@ func (a *Agent) holdRequested(ctx context.Context, add *addCall, unmet error) (s
 	}
 }
 
-func (add *addCall) requester() requester {
-	return requester{pod: add.demand.Pod.UID, ifName: add.key.IfName}
-}
-
 // requestFor returns the request that add is to wait for: the one that there is, or a
 // new one, of no phase. Where there is nothing to ask for the error is an [*OutsideError].
 // What was asked for and is not wanted any more is given back.
@@ -245,10 +241,10 @@ func (a *Agent) commitGranted(ctx context.Context, add *addCall, r protocol.Righ
 	return a.commit(ctx, &own)
 }
 
-// dropRequests gives back what was asked for an interface that has got its addresses
+// dropRequests gives back the requests of an interface that has got its addresses
 // otherwise.
-func (a *Agent) dropRequests(add *addCall, has store.Attachment) {
-	for _, name := range a.rights.requests.namesOf(add.requester()) {
+func (a *Agent) dropRequests(names []string, has store.Attachment) {
+	for _, name := range names {
 		if name != has.Use {
 			a.background(func(ctx context.Context) {
 				a.rights.letGo(ctx, protocol.Right{Kind: protocol.RightRequest, Name: name})

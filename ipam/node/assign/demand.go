@@ -4,8 +4,6 @@
 package assign
 
 import (
-	"errors"
-	"fmt"
 	"net/netip"
 	"time"
 
@@ -73,78 +71,4 @@ type Demand struct {
 	// Leasing says which leases give new addresses, and which rights may be answered again those
 	// that were given by them. Nil is for local mode, which has neither.
 	Leasing *Leasing
-}
-
-func (a Demand) isGone(x store.Attachment) bool { return a.Gone != nil && a.Gone(x) }
-
-// serves reports whether x may be handed out for s, if it is free.
-func (a Demand) serves(tx *store.Tx, s Slot, x netip.Addr) (bool, error) {
-	switch {
-	case a.Leasing == nil:
-		return true, nil
-	case s.BlockBits == 0:
-		return false, nil
-	}
-	return a.Leasing.Serves(tx, s.lease(x))
-}
-
-// addressesToAnswer returns which of the addresses of x may be answered to it again, by the right
-// that an address was given by: a use, a request or a lease. An
-// address that its lease has ceded may be answered only while the sandbox lives: after that it is
-// another's.
-func (a Demand) addressesToAnswer(tx *store.Tx, x store.Attachment) ([]store.Address, error) {
-	if a.Leasing == nil {
-		return x.Addresses, nil
-	}
-	if x.Use != "" {
-		if ok, err := a.Leasing.Keeps(tx, x.Use, a.Boot); err != nil || !ok {
-			return nil, err
-		}
-		return x.Addresses, nil
-	}
-	var kept []store.Address
-	for _, addr := range x.Addresses {
-		ok, err := a.Leasing.Keeps(tx, addr.Lease, a.Boot)
-		if err != nil {
-			return nil, err
-		}
-		if ok && a.isGone(x) {
-			given, err := isCeded(tx, addr)
-			if err != nil {
-				return nil, err
-			}
-			ok = !given
-		}
-		if ok {
-			kept = append(kept, addr)
-		}
-	}
-	return kept, nil
-}
-
-// check reports an Ask that contradicts itself: a fault of the caller.
-func (a Demand) check() error {
-	var errs []error
-	switch {
-	case len(a.Slots) == 0 && len(a.Granted) == 0:
-		errs = append(errs, errors.New("it needs no address"))
-	case len(a.Slots) > 0 && len(a.Granted) > 0:
-		errs = append(errs, errors.New("it has both slots and granted addresses"))
-	case (len(a.Granted) > 0) != (a.Use != ""):
-		errs = append(errs, fmt.Errorf("it has %d granted addresses by the right %q", len(a.Granted), a.Use))
-	}
-	for i, s := range a.Slots {
-		if !s.Exact.IsValid() && s.Family.BitLen() == 0 {
-			errs = append(errs, fmt.Errorf("slot %d names neither a family nor an address", i))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// attachment returns the record of a with these addresses.
-func (a Demand) attachment(addrs []store.Address) store.Attachment {
-	return store.Attachment{
-		Key: a.Key, Pod: a.Pod, Netns: a.Netns, NetnsID: a.NetnsID, Boot: a.Boot, Created: a.Now,
-		Addresses: addrs, Claim: a.Claim, Use: a.Use,
-	}
 }

@@ -162,3 +162,23 @@ func holder(tx *store.Tx, pool protocol.PoolName, x netip.Addr) (store.Attachmen
 	}
 	return store.Attachment{}, nil
 }
+
+// serves reports whether x may be handed out for s, if it is free.
+func (a Demand) serves(tx *store.Tx, s Slot, x netip.Addr) (bool, error) {
+	switch {
+	case a.Leasing == nil:
+		return true, nil
+	case s.BlockBits == 0:
+		return false, nil
+	}
+	return a.Leasing.Serves(tx, s.lease(x))
+}
+
+// answer returns the record of address x for slot s; in is its range.
+func answer(s Slot, x netip.Addr, in allocator.Range) store.Address {
+	bits, gateway := in.Prefix.Bits(), in.Gateway
+	if s.Answer != nil {
+		bits, gateway = s.Answer(x, in)
+	}
+	return store.Address{Addr: x, Bits: bits, Gateway: gateway, Pool: s.Pool, Lease: s.lease(x)}
+}

@@ -1,11 +1,11 @@
 package assign
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 
-	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 )
 
@@ -49,6 +49,27 @@ func Hold(tx *store.Tx, a Demand) (store.Attachment, error) {
 	return holdSlots(tx, a)
 }
 
+func (a Demand) isGone(x store.Attachment) bool { return a.Gone != nil && a.Gone(x) }
+
+// check reports a Demand that contradicts itself: a fault of the caller.
+func (a Demand) check() error {
+	var errs []error
+	switch {
+	case len(a.Slots) == 0 && len(a.Granted) == 0:
+		errs = append(errs, errors.New("it needs no address"))
+	case len(a.Slots) > 0 && len(a.Granted) > 0:
+		errs = append(errs, errors.New("it has both slots and granted addresses"))
+	case (len(a.Granted) > 0) != (a.Use != ""):
+		errs = append(errs, fmt.Errorf("it has %d granted addresses by the right %q", len(a.Granted), a.Use))
+	}
+	for i, s := range a.Slots {
+		if !s.Exact.IsValid() && s.Family.BitLen() == 0 {
+			errs = append(errs, fmt.Errorf("slot %d names neither a family nor an address", i))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // samePod reports whether held and a are one pod's, as far as the runtime says.
 func samePod(held store.Attachment, a Demand) bool {
 	return held.Pod.UID == a.Pod.UID || held.Pod.UID == "" || a.Pod.UID == ""
@@ -81,6 +102,39 @@ func repeat(tx *store.Tx, held store.Attachment, a Demand) (store.Attachment, er
 		return held, nil
 	}
 	return now, tx.PutAttachment(now)
+}
+
+// addressesToAnswer returns which of the addresses of x may be answered to it again, by the right
+// that an address was given by: a use, a request or a lease. An address that its lease has ceded
+// may be answered only while the sandbox lives: after that it is another's.
+func (a Demand) addressesToAnswer(tx *store.Tx, x store.Attachment) ([]store.Address, error) {
+	if a.Leasing == nil {
+		return x.Addresses, nil
+	}
+	if x.Use != "" {
+		if ok, err := a.Leasing.Keeps(tx, x.Use, a.Boot); err != nil || !ok {
+			return nil, err
+		}
+		return x.Addresses, nil
+	}
+	var kept []store.Address
+	for _, addr := range x.Addresses {
+		ok, err := a.Leasing.Keeps(tx, addr.Lease, a.Boot)
+		if err != nil {
+			return nil, err
+		}
+		if ok && a.isGone(x) {
+			given, err := isCeded(tx, addr)
+			if err != nil {
+				return nil, err
+			}
+			ok = !given
+		}
+		if ok {
+			kept = append(kept, addr)
+		}
+	}
+	return kept, nil
 }
 
 // mismatch says how what is asked for differs from what is held, or nothing. Any
@@ -214,19 +268,12 @@ func settle(tx *store.Tx, old store.Attachment, picked []pick) error {
 
 // put records a new attachment of a with these addresses and returns the record.
 func put(tx *store.Tx, a Demand, addrs []store.Address) (store.Attachment, error) {
-	x := a.attachment(addrs)
-	x.Generation = tx.Next()
+	x := store.Attachment{
+		Key: a.Key, Pod: a.Pod, Netns: a.Netns, NetnsID: a.NetnsID, Boot: a.Boot, Created: a.Now,
+		Addresses: addrs, Claim: a.Claim, Use: a.Use, Generation: tx.Next(),
+	}
 	if err := tx.PutAttachment(x); err != nil {
 		return store.Attachment{}, err
 	}
 	return x, nil
-}
-
-// answer returns the record of address x for slot s; in is its range.
-func answer(s Slot, x netip.Addr, in allocator.Range) store.Address {
-	bits, gateway := in.Prefix.Bits(), in.Gateway
-	if s.Answer != nil {
-		bits, gateway = s.Answer(x, in)
-	}
-	return store.Address{Addr: x, Bits: bits, Gateway: gateway, Pool: s.Pool, Lease: s.lease(x)}
 }
