@@ -114,6 +114,13 @@ func pairsPool() *v1alpha1.IPPool {
 	}
 }
 
+// sourcedPool is pairsPool as it is once its subnets have been read.
+func sourcedPool() *v1alpha1.IPPool {
+	pool := pairsPool()
+	pool.Spec.Ranges = []v1alpha1.Range{{CIDR: "10.9.0.0/24", StaticOnly: []string{"10.9.0.0/24"}}}
+	return pool
+}
+
 // virtual is a node that is a virtual machine.
 func virtual(name, server string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: "openstack:///" + server}}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -55,17 +56,18 @@ type Ports struct {
 	allowing sync.Mutex // held while the pairs of nodes' ports are compared and written
 
 	mu       sync.Mutex
-	entries  map[protocol.UID]*entry       // guarded by mu
-	releases map[protocol.UID]time.Time    // guarded by mu: ports of claims that are gone, and when to delete them
-	surplus  map[string]protocol.UID       // guarded by mu: ports that a claim has too many, by ID
-	deleting map[string]protocol.UID       // guarded by mu: those of them that are being deleted
-	lost     map[protocol.UID]bool         // guarded by mu: claims whose port is not as told
-	shown    map[shownPort]int             // guarded by mu: what Neutron has shown, by lists then
-	lists    int                           // guarded by mu: how many lists of all ports have begun
-	pairs    map[protocol.PoolName]Problem // guarded by mu: why the nodes' ports are not as they should be
-	gates    map[protocol.PoolName]*gate   // guarded by mu: pools whose ports cannot be made now; "" is all
-	work     chan struct{}                 // holds a value while there may be something to do
-	sweeping chan struct{}                 // holds a value when a sweep is to come early
+	entries  map[protocol.UID]*entry            // guarded by mu
+	named    map[grants.ClaimKey][]protocol.UID // guarded by mu: whose entries there are under a claim's name
+	releases map[protocol.UID]time.Time         // guarded by mu: ports of claims that are gone, and when to delete them
+	surplus  map[string]protocol.UID            // guarded by mu: ports that a claim has too many, by ID
+	deleting map[string]protocol.UID            // guarded by mu: those of them that are being deleted
+	lost     map[protocol.UID]bool              // guarded by mu: claims whose port is not as told
+	shown    map[shownPort]int                  // guarded by mu: what Neutron has shown, by lists then
+	lists    int                                // guarded by mu: how many lists of all ports have begun
+	pairs    map[protocol.PoolName]Problem      // guarded by mu: why the nodes' ports are not as they should be
+	gates    map[protocol.PoolName]*gate        // guarded by mu: pools whose ports cannot be made now; "" is all
+	work     chan struct{}                      // holds a value while there may be something to do
+	sweeping chan struct{}                      // holds a value when a sweep is to come early
 }
 
 // entry is a claim that asks for its port, or has got it and has not been told yet.
@@ -92,6 +94,7 @@ type gate struct {
 func (p *Ports) Init() *Ports {
 	p.entries, p.releases, p.surplus = map[protocol.UID]*entry{}, map[protocol.UID]time.Time{}, map[string]protocol.UID{}
 	p.deleting, p.pairs = map[string]protocol.UID{}, map[protocol.PoolName]Problem{}
+	p.named = map[grants.ClaimKey][]protocol.UID{}
 	p.lost, p.gates = map[protocol.UID]bool{}, map[protocol.PoolName]*gate{}
 	p.shown = map[shownPort]int{}
 	p.work, p.sweeping = make(chan struct{}, 1), make(chan struct{}, 1)
@@ -117,9 +120,11 @@ func (p *Ports) Ask(ctx context.Context, a Ask) (Answer, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e := p.entries[a.UID]
-	if e == nil {
-		e = &entry{}
+	isNew := e == nil
+	if isNew {
+		e = &entry{ask: a}
 		p.entries[a.UID] = e
+		p.named[a.Claim] = append(p.named[a.Claim], a.UID)
 	}
 	switch {
 	case e.busy: // the answer to what was asked before comes first
@@ -128,8 +133,9 @@ func (p *Ports) Ask(ctx context.Context, a Ask) (Answer, error) {
 	case e.port != nil && e.ask.equal(a):
 		return e.granted, nil
 	case !e.ask.equal(a):
-		*e = entry{ask: a}
+		*e, isNew = entry{ask: a}, true
 	}
+	isNew = isNew || !reflect.DeepEqual(e.wants, wants)
 	e.wants, e.next = wants, min(e.next, max(len(wants)-1, 0))
 	if !bad.None() {
 		return Answer{Problem: bad}, nil
@@ -137,8 +143,23 @@ func (p *Ports) Ask(ctx context.Context, a Ask) (Answer, error) {
 	if g := p.closedFor(a); g != nil && e.problem.None() {
 		e.problem = g.problem
 	}
-	p.signal()
+	if isNew { // what waits already, Run comes back to
+		p.signal()
+	}
 	return Answer{Problem: e.problem}, nil
+}
+
+// leave forgets what a claim has asked for. The caller holds mu.
+func (p *Ports) leave(uid protocol.UID) {
+	e := p.entries[uid]
+	if e == nil {
+		return
+	}
+	delete(p.entries, uid)
+	left := slices.DeleteFunc(p.named[e.ask.Claim], func(u protocol.UID) bool { return u == uid })
+	if p.named[e.ask.Claim] = left; len(left) == 0 {
+		delete(p.named, e.ask.Claim)
+	}
 }
 
 // facts reads the pools of an ask.
@@ -188,15 +209,10 @@ func (p *Ports) closedFor(a Ask) *gate {
 }
 
 // Known returns the UIDs that have asked under a claim's name and have not been told everything.
-func (p *Ports) Known(key grants.ClaimKey) (all []protocol.UID) {
+func (p *Ports) Known(key grants.ClaimKey) []protocol.UID {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for uid, e := range p.entries {
-		if e.ask.Claim == key {
-			all = append(all, uid)
-		}
-	}
-	return all
+	return slices.Clone(p.named[key])
 }
 
 // Settle says that the claim's status names the addresses of a port. If that is the one which was
@@ -214,7 +230,7 @@ func (p *Ports) Settle(uid protocol.UID, portID string) {
 			p.surplus[id] = uid
 		}
 	}
-	delete(p.entries, uid)
+	p.leave(uid)
 	p.signal()
 }
 
@@ -224,7 +240,7 @@ func (p *Ports) Withdraw(uid protocol.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if e := p.entries[uid]; e != nil && !e.busy {
-		delete(p.entries, uid)
+		p.leave(uid)
 	}
 }
 
@@ -235,7 +251,7 @@ func (p *Ports) Release(uid protocol.UID) {
 	defer p.mu.Unlock()
 	p.releases[uid] = time.Time{}
 	if e := p.entries[uid]; e != nil && !e.busy {
-		delete(p.entries, uid)
+		p.leave(uid)
 	}
 	p.signal()
 }

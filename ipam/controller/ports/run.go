@@ -34,10 +34,12 @@ func (p *Ports) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
+		begun := time.Now()
 		job, wait := p.take(p.Now())
+		took := time.Since(begun) // in which others have waited for the lock
 		if job.empty() {
 			<-free
-			if !p.idle(ctx, wait) {
+			if !p.idle(ctx, wait) || !pause(ctx, min(10*took, time.Second)) {
 				return nil
 			}
 			continue
@@ -63,6 +65,16 @@ func (p *Ports) idle(ctx context.Context, wait time.Duration) bool {
 	return true
 }
 
+// pause waits, and reports whether ctx goes on.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
 // job is what one lane does: it makes ports, or deletes some.
 type job struct {
 	make     []*entry
@@ -86,7 +98,7 @@ func (p *Ports) take(now time.Time) (j job, wait time.Duration) {
 		case len(j.releases) < batch:
 			j.releases = append(j.releases, uid)
 			delete(p.releases, uid)
-			delete(p.entries, uid)
+			p.leave(uid)
 		}
 	}
 	if len(p.surplus) > 0 {

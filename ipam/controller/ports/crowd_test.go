@@ -1,0 +1,68 @@
+package ports
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tenure-ipam/tenure/ipam/controller/grants"
+	"github.com/tenure-ipam/tenure/ipam/controller/neutron"
+	"github.com/tenure-ipam/tenure/ipam/controller/pools"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// crowdAsk is what the i-th claim of many asks for.
+func crowdAsk(i int) Ask {
+	uid := fmt.Sprint("u", i)
+	return Ask{UID: protocol.UID(uid), Claim: grants.ClaimKey{Namespace: "team", Name: uid}, From: []Source{{Pool: "pool"}}}
+}
+
+// TestCrowdOfClaims: many claims that wait for a port cost other claims no time, and one that asks
+// for the same again wakes nobody.
+func TestCrowdOfClaims(t *testing.T) {
+	const many = 30_000
+	p, _ := newPorts(t, &cloud{}, sourcedPool())
+	p.Shapes = &pools.Shapes{}
+	for i := range many {
+		if _, err := p.Ask(t.Context(), crowdAsk(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.gates["pool"] = &gate{problem: Problem{Reason: neutron.SubnetExhausted}, until: p.Now().Add(time.Hour), wait: longWait}
+	select {
+	case <-p.work:
+	default:
+		t.Error("nobody makes the ports")
+	}
+	if a, err := p.Ask(t.Context(), crowdAsk(7)); err != nil || a.Problem.Reason != neutron.SubnetExhausted {
+		t.Errorf("it waits for %+v, %v", a.Problem, err)
+	}
+	select {
+	case <-p.work:
+		t.Error("who asks for the same again has all looked at")
+	default:
+	}
+	begun := time.Now()
+	for i := range 5000 {
+		if got := p.Known(crowdAsk(i).Claim); !slices.Equal(got, []protocol.UID{crowdAsk(i).UID}) {
+			t.Fatalf("known of claim %d are %v", i, got)
+		}
+	}
+	if took := time.Since(begun); took > time.Second {
+		t.Errorf("to find 5000 claims among %d takes %v", many, took)
+	}
+	for i := range many {
+		switch i % 3 {
+		case 0:
+			p.Withdraw(crowdAsk(i).UID)
+		case 1:
+			p.Release(crowdAsk(i).UID)
+		default:
+			p.Settle(crowdAsk(i).UID, "")
+		}
+	}
+	if got := p.Known(crowdAsk(7).Claim); len(got) > 0 || len(p.entries) > 0 {
+		t.Errorf("%v is known of a claim that has settled, and %d are left", got, len(p.entries))
+	}
+}
