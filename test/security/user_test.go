@@ -37,6 +37,11 @@ func TestUserOfANamespace(t *testing.T) {
 		{"delete it", func() error { return i.delete(named("IPAMClaim", "team-a", "probe")) }, ""},
 		{"annotate her pod", func() error { return i.patch(hers, `{metadata: {annotations: {k8s.v1.cni.cncf.io/networks: "lan"}}}`) }, ""},
 		{"make a pod that selects a network", func() error { return i.create(told("fine", `k8s.v1.cni.cncf.io/networks: lan`)) }, ""},
+		{"make parameters for an attachment", func() error {
+			return i.create(parameters(`mtu: 1400, bridge: {hairpin: true, checkMAC: true, bandwidth: {ingressRate: 1000000}}`))
+		}, ""},
+		{"make others", func() error { return i.create(parameters(`mtu: 1400, sriov: {checkMAC: true}`)) }, ""},
+		{"make some of macvlan", func() error { return i.create(parameters(`mtu: 1400, macvlan: {}`)) }, ""},
 		{"make a copy of a pod without networks", func() error { return i.create(told("copied", attached)) }, ""},
 	})
 	i.breakIn(t, []attempt{
@@ -71,6 +76,10 @@ func TestUserOfANamespace(t *testing.T) {
 		{"forge what her pod was attached to", func() error {
 			return i.patch(hers, `{metadata: {annotations: {k8s.v1.cni.cncf.io/network-status: '[{"name":"lan","ips":["10.82.0.3"]}]'}}}`)
 		}, "annotations k8s.v1.cni.cncf.io/network-status and tenure.dev/pod-ips of pod team-a/hers are written by who attaches it: alice may not write the status of pods"},
+		{"have an interface of the node", func() error { return i.create(parameters(`macvlan: {master: eth0, mode: passthru}`)) }, "may create neither NetworkAttachmentDefinitions in namespace team-a nor PodNetworks"},
+		{"have an interface of a bridge of the node", func() error { return i.create(parameters(`bridge: {bridge: cni0, checkMAC: true}`)) }, "say more than an attachment may vary"},
+		{"have a VLAN of the node", func() error { return i.create(parameters(`vlan: {id: 7}`)) }, "say more than an attachment may vary"},
+		{"send from any hardware address", func() error { return i.create(parameters(`sriov: {checkMAC: false}`)) }, "say more than an attachment may vary"},
 		{"make a pod that tells what it was attached to", func() error {
 			return i.create(told("f1", `k8s.v1.cni.cncf.io/networks: lan, `+attached))
 		}, "pod team-a/f1 selects networks, and comes with the annotation k8s.v1.cni.cncf.io/network-status or tenure.dev/pod-ips, which who attaches it writes: leave that out"},
@@ -113,6 +122,11 @@ func TestUserOfANamespace(t *testing.T) {
 		}, "cannot patch resource \"nodes\""},
 		{"delete a node", func() error { return i.delete(named("Node", "", "node-b")) }, "cannot delete resource \"nodes\""},
 	})
+}
+
+// parameters are InterfaceParameters of alice's.
+func parameters(spec string) string {
+	return `{apiVersion: tenure.dev/v1alpha1, kind: InterfaceParameters, metadata: {generateName: p-, namespace: team-a}, spec: {` + spec + `}}`
 }
 
 // attached is an annotation that tells that a pod has an address on a network.
