@@ -50,8 +50,12 @@ func TestElsewhere(t *testing.T) {
 }
 
 // TestAnotherKube: each folder of kube has a module with Kubernetes of the minor version that it
-// is called by.
+// is called by, and which is not the one that all tests run on.
 func TestAnotherKube(t *testing.T) {
+	usual, err := controlPlane.versions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
 	there, err := filepath.Glob("kube/*")
 	if err != nil || len(there) == 0 {
 		t.Fatalf("versions %q, %v", there, err)
@@ -68,6 +72,9 @@ func TestAnotherKube(t *testing.T) {
 		}
 		if got := versions[kubernetes]; !strings.HasPrefix(got, "v"+minor+".") {
 			t.Errorf("%s has Kubernetes %s", dir, got)
+		}
+		if strings.HasPrefix(usual[kubernetes], "v"+minor+".") {
+			t.Errorf("all tests run on %s already: remove %s", usual[kubernetes], dir)
 		}
 	}
 	if _, err := anotherKube("1.2"); err == nil || !strings.Contains(err.Error(), "kube/1.32") {
