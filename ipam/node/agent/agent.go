@@ -48,7 +48,7 @@ func New(cfg Config, st *store.Store, cl Cluster, s sched.Scheduler, host Host, 
 	a := assemble(&base{cfg: cfg, st: st, cl: cl, sched: s, host: host, log: log})
 	a.cl.Leases, a.cl.SubLeases = carefulLeases{cl.Leases, a.rights}, carefulSubLeases{cl.SubLeases, a.rights}
 	a.cl.Pools, a.cl.Registrations = carefulPools{cl.Pools, a.rights}, carefulRegistrations{cl.Registrations, a.rights}
-	a.rights.public = leasestatus.New(st, a.cl.Leases, s, cfg.PublishEvery, func(lease string) { a.rights.lookIn(lease, 0) }, log)
+	a.rights.public = leasestatus.New(st, a.cl.Leases, s, cfg.PublishEvery, a.reg.term, func(lease string) { a.rights.lookIn(lease, 0) }, log)
 	a.metrics = newMetrics(state{a})
 	return a, nil
 }

@@ -75,12 +75,13 @@ func (e *HeldError) Error() string {
 	return fmt.Sprintf("address %v of pool %s is in a block that %v holds", e.Addr, e.Pool, e.Holder)
 }
 
-// obtain sees to it that enough acquires are under way and waits until one has
-// ended, whoever began it: also if one has since finished acquires had ended, before
-// the caller looked for room. In a pool of which nothing can be leased now it waits for
-// news of that. It returns nil if it is worth looking again, and the
-// error of the acquire that it began itself. unmet says why only the
-// cluster can help: at once where the pool is exhausted.
+// obtain has a block leased for n. It begins an acquire, unless enough are under way, and waits
+// until one ends, whoever began it. It does not wait if one has ended since the caller looked for
+// room: finished is how many had ended then. In a pool of which nothing can be leased now it waits
+// for news of the pool.
+//
+// If it returns nil the caller looks for room again. The error is that of the acquire that it
+// began. unmet says why only the cluster can help: at once where the pool is exhausted.
 func (bs *blocks) obtain(ctx context.Context, p *pool, n addressDemand, finished uint64) (unmet, err error) {
 	_, _, changed := p.now()
 	if unmet := bs.unmetNow(p, n); unmet != nil {
@@ -109,7 +110,8 @@ func (bs *blocks) unmetNow(p *pool, n addressDemand) error {
 	return p.demands.unmet(n, bs.sched.Now())
 }
 
-// lease is obtain where nothing is known against leasing a block.
+// lease leases a block for n, or waits for one that others lease. The caller has checked that the
+// pool is open.
 func (bs *blocks) lease(ctx context.Context, p *pool, n addressDemand, finished uint64) (unmet, err error) {
 	if n.exact.IsValid() { // only that block will do: nobody else's acquire helps
 		return bs.obtainExact(ctx, p, n)
@@ -129,17 +131,12 @@ func (bs *blocks) lease(ctx context.Context, p *pool, n addressDemand, finished 
 	case 1:
 		return nil, nil
 	}
-	return nil, noBlockYet(ctx, p)
+	return nil, &notReadyError{Pool: p.name, Why: "has no block for this node yet: " + context.Cause(ctx).Error()}
 }
 
-func noBlockYet(ctx context.Context, p *pool) error {
-	return &notReadyError{Pool: p.name, Why: "has no block for this node yet: " + context.Cause(ctx).Error()}
-}
-
-// join adds an ADD to those that wait for blocks of p. It begins an acquire,
-// whose outcome own then has, unless enough are under way. ended closes when
-// any ends; it is nil, and the ADD does not wait, if one has ended since there were so
-// many landings: what that has brought is not a reason for another.
+// join adds an ADD to those that wait for blocks of p. It begins an acquire, unless enough are
+// under way; what comes of it own has then. ended closes when any acquire ends. It is nil if one
+// has ended since there were finished of them: then the ADD does not wait, but looks for room.
 func (bs *blocks) join(p *pool, n addressDemand, finished uint64) (own *acquiring, ended <-chan struct{}) {
 	d := &p.demands
 	d.mu.Lock()

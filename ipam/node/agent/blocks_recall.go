@@ -79,7 +79,7 @@ func (bs *blocks) answerRecall(ctx context.Context, rc protocol.Recall, stale bo
 			bs.metrics.recalls.WithLabelValues("not held").Inc()
 			return
 		}
-		if (stale || bs.cedeOf(ctx, r, within)) && bs.rights.publishAnswer(ctx, rc) {
+		if (stale || bs.cedeOf(ctx, r, within)) && bs.rights.public.Answer(ctx, rc.Lease, rc.ID) {
 			bs.metrics.recalls.WithLabelValues("answered").Inc()
 			return
 		}

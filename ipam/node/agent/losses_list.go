@@ -16,15 +16,9 @@ import (
 // only a list finds it, since nobody has noted its name.
 func (ls *losses) keepListing(ctx context.Context) {
 	began := ls.sched.Now()
-	for pause := time.Duration(0); ls.waitToList(ctx, pause) && ls.reg.await(ctx); pause = ls.nextList(began) {
+	for pause := time.Duration(0); ls.sched.Wait(ctx, pause, ls.reg.listNow) != sched.Ended && ls.reg.await(ctx); pause = ls.nextList(began) {
 		ls.listOwn(ctx)
 	}
-}
-
-// waitToList pauses for d, or until a list is wanted at once; it reports whether ctx has
-// not ended.
-func (ls *losses) waitToList(ctx context.Context, d time.Duration) bool {
-	return ls.sched.Wait(ctx, d, ls.reg.listNow) != sched.Ended
 }
 
 // nextList returns how long to wait before the next list of an agent that began to list
@@ -63,7 +57,7 @@ func (ls *losses) listOwn(ctx context.Context) {
 
 // compareOwn is listOwn once.
 func (ls *losses) compareOwn(ctx context.Context) error {
-	rewinds := ls.reg.epoch().rewinds
+	rewinds := ls.reg.era().rewinds
 	leases, _, err := ls.cl.Leases.NodeLeases(ctx, ls.cfg.Node)
 	if err != nil {
 		return err

@@ -137,7 +137,7 @@ func TestListsAfterRestore(t *testing.T) {
 		done := make(chan struct{})
 		go func() { defer close(done); a.losses.keepListing(ctx) }()
 		time.Sleep(time.Minute)
-		if err := a.reg.read(t.Context(), a.reg.epoch(), true); !errors.Is(err, errRewound) {
+		if err := a.reg.read(t.Context(), a.reg.era(), true); !errors.Is(err, errRewound) {
 			t.Fatalf("an answer of an earlier state: %v; want %v", err, errRewound)
 		}
 		time.Sleep(time.Minute)

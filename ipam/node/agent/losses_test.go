@@ -86,7 +86,7 @@ func TestLostStoreNotReadBack(t *testing.T) {
 	}
 	beat := func(a *Agent, had int64) {
 		t.Helper()
-		if err := a.reg.accept(t.Context(), had, a.reg.epoch().rewinds, registrar); err != nil {
+		if err := a.reg.accept(t.Context(), had, a.reg.era().rewinds, registrar); err != nil {
 			t.Fatal(err)
 		}
 	}

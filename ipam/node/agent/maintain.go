@@ -39,7 +39,7 @@ func (a *Agent) maintain(ctx context.Context) error {
 		{every: min(idleEvery, a.cfg.Idle), needRegistration: true, do: a.blocks.giveBack},
 		{every: lookEvery, needRegistration: true, do: a.blocks.cedeExhausted},
 		{every: min(idleEvery, a.cfg.KeepRequest), needRegistration: true, do: a.expireRequests},
-		{every: max(lookEvery, a.cfg.PublishEvery/6), needRegistration: true, do: a.rights.publish},
+		{every: max(lookEvery, a.cfg.PublishEvery/6), needRegistration: true, do: a.rights.public.Round},
 		{every: a.cfg.SweepEvery, do: a.attachments.sweep},
 		{every: a.cfg.SweepEvery, needRegistration: true, do: a.losses.thaw},
 	}

@@ -106,8 +106,8 @@ func (ps *pools) unopened(name protocol.PoolName) string {
 	return ""
 }
 
-// mend brings the agent from having seen that the API server has gone back, by
-// having put back what its node holds, to business as usual.
+// mend ends what began when the API server was seen to go back. First the node puts back what it
+// holds, and says so. Then the pools are opened again, and leasing goes on.
 func (ps *pools) mend(ctx context.Context) {
 	restored, _ := ps.reg.restored("")
 	if restored == nil {

@@ -184,7 +184,7 @@ func (reg *registration) beatSoon() {
 // an agent that cannot record what it was told must not go on.
 func (reg *registration) beat(ctx context.Context) (accepted, again bool, err error) {
 	reg.learnNode(ctx)
-	ev, rewinds := protocol.RegistrationEvent{Now: reg.sched.Now()}, reg.epoch().rewinds
+	ev, rewinds := protocol.RegistrationEvent{Now: reg.sched.Now()}, reg.era().rewinds
 	for range maxSteps {
 		reg.mu.Lock()
 		// The answer is of before: its term would pass for one in which all has been confirmed.
@@ -246,7 +246,7 @@ func (reg *registration) accept(ctx context.Context, had int64, rewinds int, nex
 	var again []string
 	err := reg.st.Update(ctx, func(tx *store.Tx) error {
 		again = nil
-		if reg.epoch().rewinds != rewinds {
+		if reg.era().rewinds != rewinds {
 			return errRewound
 		}
 		err := tx.PutIdentity(store.Identity{
@@ -255,7 +255,7 @@ func (reg *registration) accept(ctx context.Context, had int64, rewinds int, nex
 			Unread: reg.unread(had, next.Seen),
 		})
 		if err == nil {
-			err = tx.PutHistory(reg.epoch().history)
+			err = tx.PutHistory(reg.era().history)
 		}
 		if err != nil || next.Term == had {
 			return err

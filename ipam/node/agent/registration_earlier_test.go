@@ -102,7 +102,7 @@ func (goingBack) ReadNode(context.Context, protocol.NodeName) (protocol.Node, pr
 }
 
 func (g goingBack) UpdateRegistration(ctx context.Context, s protocol.Registration) (protocol.Registration, protocol.Outcome, error) {
-	_ = g.a.reg.read(ctx, g.a.reg.epoch(), true)
+	_ = g.a.reg.read(ctx, g.a.reg.era(), true)
 	return s, protocol.Done, nil
 }
 

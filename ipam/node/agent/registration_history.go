@@ -13,36 +13,37 @@ import (
 // back to an earlier state.
 var errRewound = errors.New("the API server has gone back to an earlier state, as after a restore: nothing is concluded from its answer")
 
-// epoch is what was known of the API server when a call was sent.
-type epoch struct {
+// era is what was known of the API server when a call was sent.
+type era struct {
 	history protocol.History
 	rewinds int
 	term    int64 // of the node's registration
 }
 
-func (reg *registration) epoch() epoch {
+// era returns the present one.
+func (reg *registration) era() era {
 	reg.mu.Lock()
 	defer reg.mu.Unlock()
-	return epoch{reg.history, reg.rewinds, reg.registrar.Term}
+	return era{reg.history, reg.rewinds, reg.registrar.Term}
 }
 
-// wrote judges the answer to a write, or to a list, that was sent at s: errRewound
-// says that it must not be relied upon.
-func (reg *registration) wrote(ctx context.Context, s epoch, rev protocol.Revision) error {
+// wrote judges the answer to a write, or to a list, that was sent in era s. It returns errRewound
+// if the answer must not be relied upon.
+func (reg *registration) wrote(ctx context.Context, s era, rev protocol.Revision) error {
 	return reg.judge(ctx, s, s.history.Behind(rev), func(h protocol.History) protocol.History { return h.SawObject(rev) })
 }
 
 // read is wrote for a live read of an object of which the store has a record.
-func (reg *registration) read(ctx context.Context, s epoch, behind bool) error {
+func (reg *registration) read(ctx context.Context, s era, behind bool) error {
 	return reg.judge(ctx, s, behind, func(h protocol.History) protocol.History { return h })
 }
 
 // judgeRegistration judges the node's registration, as read or written with what was known at s.
-func (reg *registration) judgeRegistration(ctx context.Context, s epoch, got protocol.Registration) error {
+func (reg *registration) judgeRegistration(ctx context.Context, s era, got protocol.Registration) error {
 	return reg.judge(ctx, s, s.history.RegistrationBehind(got), func(h protocol.History) protocol.History { return h.SawRegistration(got) })
 }
 
-func (reg *registration) judge(ctx context.Context, s epoch, behind bool, saw func(protocol.History) protocol.History) error {
+func (reg *registration) judge(ctx context.Context, s era, behind bool, saw func(protocol.History) protocol.History) error {
 	reg.mu.Lock()
 	switch {
 	case reg.rewinds != s.rewinds: // it has gone back while the call was under way
@@ -70,7 +71,7 @@ func (reg *registration) judge(ctx context.Context, s epoch, behind bool, saw fu
 		// An agent that starts now must not take up the registration, nor register in its term:
 		// what was written in it may not be there any more.
 		id.Boot, id.Term = "", max(id.Term, reg.current().LastTerm)
-		return errors.Join(tx.PutIdentity(id), tx.PutHistory(reg.epoch().history))
+		return errors.Join(tx.PutIdentity(id), tx.PutHistory(reg.era().history))
 	})
 	if err != nil {
 		reg.log.ErrorContext(ctx, "that the API server has gone back is not recorded yet", "error", err)
@@ -105,7 +106,7 @@ func (reg *registration) readEpoch(ctx context.Context, p protocol.Pool) error {
 		return nil
 	}
 	// What has been heard of meanwhile may not be on disk either.
-	if err := reg.st.Update(ctx, func(tx *store.Tx) error { h = reg.epoch().history; return tx.PutHistory(h) }); err != nil {
+	if err := reg.st.Update(ctx, func(tx *store.Tx) error { h = reg.era().history; return tx.PutHistory(h) }); err != nil {
 		return err
 	}
 	reg.mu.Lock()

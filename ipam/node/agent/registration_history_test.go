@@ -148,7 +148,7 @@ func TestEpochSinceTheHeartbeat(t *testing.T) {
 	if err := a.resume(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.reg.wrote(t.Context(), a.reg.epoch(), "99"); !errors.Is(err, errRewound) {
+	if err := a.reg.wrote(t.Context(), a.reg.era(), "99"); !errors.Is(err, errRewound) {
 		t.Fatalf("%v; want that the API server has gone back", err)
 	}
 	if err := a.pools.withheld("lan"); err == nil {

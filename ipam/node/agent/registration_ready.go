@@ -10,12 +10,11 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// readyTimeout is how long what cannot be listed, looked at or confirmed keeps the agent from being
-// ready.
+// readyTimeout is how long an agent that has started may stay not ready because the API server
+// does not list or confirm what its node holds.
 const readyTimeout = time.Minute
 
-// announcement is how far an agent that has started has come with telling the API server of
-// its node. mu of the agent guards it.
+// announcement is what an agent has told the API server since it started.
 type announcement struct {
 	heard  bool          // a heartbeat was accepted
 	listed bool          // what is there in the node's name has been compared with the store

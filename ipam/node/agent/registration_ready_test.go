@@ -77,17 +77,17 @@ func TestReadyAnewAfterRestore(t *testing.T) {
 		}
 	}
 	ready("before", true)
-	before := a.reg.epoch().rewinds
-	if err := a.reg.read(t.Context(), a.reg.epoch(), true); !errors.Is(err, errRewound) {
+	before := a.reg.era().rewinds
+	if err := a.reg.read(t.Context(), a.reg.era(), true); !errors.Is(err, errRewound) {
 		t.Fatalf("an answer of an earlier state: %v; want %v", err, errRewound)
 	}
-	if err := a.reg.accept(t.Context(), 0, a.reg.epoch().rewinds, protocol.Registrar{Self: self, Term: 4, Sent: a.sched.Now()}); err != nil {
+	if err := a.reg.accept(t.Context(), 0, a.reg.era().rewinds, protocol.Registrar{Self: self, Term: 4, Sent: a.sched.Now()}); err != nil {
 		t.Fatal(err)
 	}
 	ready("registered again", false)
 	a.reg.compared(before, nil)
 	ready("listed before it went back", false)
-	a.reg.compared(a.reg.epoch().rewinds, nil)
+	a.reg.compared(a.reg.era().rewinds, nil)
 	ready("all is said", true)
 }
 
@@ -104,7 +104,7 @@ func TestNotReadyByWhatWasBefore(t *testing.T) {
 		ready := make(chan bool, 1)
 		go func() { ok, _ := a.Ready(t.Context()); ready <- ok }()
 		synctest.Wait() // it reads the store
-		go func() { _ = a.reg.read(t.Context(), a.reg.epoch(), true) }()
+		go func() { _ = a.reg.read(t.Context(), a.reg.era(), true) }()
 		synctest.Wait() // its memory has it
 		goOn()
 		if ok := <-ready; ok || a.reg.announced.done {

@@ -37,13 +37,12 @@ var errInUse = errors.New("something rests on it")
 // errUnanswered says that a right is not settled because the API server did not answer.
 var errUnanswered = errors.New("the API server does not answer")
 
-// A beginning returns the event that a right is settled from. It runs in the
-// transaction of the first step, and may write what the event says is so. self is whom
-// that step acts as, and r the right as it is. Its error ends the settling, with nothing
-// written.
+// A beginning returns the event of the first step by which a right is settled. It runs in that
+// step's transaction, and may write what the event says. self is whom the step acts as, r the
+// right as it is. If it returns an error nothing is written, and the right is not settled.
 type beginning func(tx *store.Tx, self protocol.Self, r protocol.Right) (protocol.Event, error)
 
-// beginWith returns the beginning from ev on.
+// beginWith returns a beginning with the event ev.
 func (rs *rights) beginWith(ev protocol.Event) beginning {
 	return func(tx *store.Tx, self protocol.Self, r protocol.Right) (protocol.Event, error) {
 		switch {

@@ -25,13 +25,13 @@ func (c carefulLeases) CreateLease(ctx context.Context, l protocol.Lease) (proto
 	if err := c.rs.pools.withheld(l.Pool); err != nil && !c.rs.holds(l.Name) {
 		return protocol.Lease{}, protocol.Unknown, err
 	}
-	s := c.rs.reg.epoch()
+	s := c.rs.reg.era()
 	got, out, err := c.Leases.CreateLease(ctx, l)
 	return careful(got, out, err, c.rs.reg.wrote(ctx, s, got.Revision))
 }
 
 func (c carefulLeases) ReadLease(ctx context.Context, name string) (protocol.Lease, protocol.Outcome, error) {
-	s, r := c.rs.reg.epoch(), c.rs.known(name)
+	s, r := c.rs.reg.era(), c.rs.known(name)
 	if r.Phase == protocol.Held && !c.rs.reg.isSeen() {
 		return protocol.Lease{}, protocol.Unknown, errEarly
 	}
@@ -59,7 +59,7 @@ func (c carefulLeases) UpdateLease(ctx context.Context, old, next protocol.Lease
 	if err := c.rs.pools.withheld(next.Pool); err != nil && !c.rs.holds(next.Name) {
 		return protocol.Lease{}, protocol.Unknown, err
 	}
-	s := c.rs.reg.epoch()
+	s := c.rs.reg.era()
 	got, out, err := c.Leases.UpdateLease(ctx, old, next)
 	return careful(got, out, err, c.rs.reg.wrote(ctx, s, got.Revision))
 }
@@ -71,7 +71,7 @@ func (c carefulLeases) NodeLeases(ctx context.Context, node protocol.NodeName) (
 // carefulList judges a live list like a write: what it returns is not older than any answer
 // before.
 func carefulList[T any](ctx context.Context, rs *rights, list func() ([]T, protocol.Revision, error)) ([]T, protocol.Revision, error) {
-	s := rs.reg.epoch()
+	s := rs.reg.era()
 	all, rev, err := list()
 	if rev == "" { // no answer
 		return all, rev, err
@@ -92,13 +92,13 @@ func (c carefulSubLeases) CreateSubLease(ctx context.Context, s protocol.SubLeas
 	if err := c.withheld(s.Name); err != nil && !c.rs.holds(s.Name) {
 		return protocol.SubLease{}, protocol.Unknown, err
 	}
-	seen := c.rs.reg.epoch()
+	seen := c.rs.reg.era()
 	got, out, err := c.SubLeases.CreateSubLease(ctx, s)
 	return careful(got, out, err, c.rs.reg.wrote(ctx, seen, got.Revision))
 }
 
 func (c carefulSubLeases) ReadSubLease(ctx context.Context, name string) (protocol.SubLease, protocol.Outcome, error) {
-	s, r := c.rs.reg.epoch(), c.rs.known(name)
+	s, r := c.rs.reg.era(), c.rs.known(name)
 	got, out, err := c.SubLeases.ReadSubLease(ctx, name)
 	if out != protocol.Done {
 		return got, out, err
@@ -110,7 +110,7 @@ func (c carefulSubLeases) UpdateSubLease(ctx context.Context, old, next protocol
 	if err := c.withheld(next.Name); err != nil && !c.rs.holds(next.Name) {
 		return protocol.SubLease{}, protocol.Unknown, err
 	}
-	seen := c.rs.reg.epoch()
+	seen := c.rs.reg.era()
 	got, out, err := c.SubLeases.UpdateSubLease(ctx, old, next)
 	return careful(got, out, err, c.rs.reg.wrote(ctx, seen, got.Revision))
 }
@@ -157,24 +157,24 @@ type carefulRegistrations struct {
 }
 
 func (c carefulRegistrations) ReadRegistration(ctx context.Context, node protocol.NodeName) (protocol.Registration, protocol.Outcome, error) {
-	s := c.rs.reg.epoch()
+	s := c.rs.reg.era()
 	got, out, err := c.Registrations.ReadRegistration(ctx, node)
 	return c.judged(ctx, s, got, out, err)
 }
 
 func (c carefulRegistrations) CreateRegistration(ctx context.Context, reg protocol.Registration) (protocol.Registration, protocol.Outcome, error) {
-	s := c.rs.reg.epoch()
+	s := c.rs.reg.era()
 	got, out, err := c.Registrations.CreateRegistration(ctx, reg)
 	return c.judged(ctx, s, got, out, err)
 }
 
 func (c carefulRegistrations) UpdateRegistration(ctx context.Context, reg protocol.Registration) (protocol.Registration, protocol.Outcome, error) {
-	s := c.rs.reg.epoch()
+	s := c.rs.reg.era()
 	got, out, err := c.Registrations.UpdateRegistration(ctx, reg)
 	return c.judged(ctx, s, got, out, err)
 }
 
-func (c carefulRegistrations) judged(ctx context.Context, s epoch, got protocol.Registration, out protocol.Outcome, err error) (protocol.Registration, protocol.Outcome, error) {
+func (c carefulRegistrations) judged(ctx context.Context, s era, got protocol.Registration, out protocol.Outcome, err error) (protocol.Registration, protocol.Outcome, error) {
 	if out != protocol.Done {
 		return got, out, err
 	}

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/tenure-ipam/tenure/ipam/node/assign"
-	"github.com/tenure-ipam/tenure/ipam/node/leasestatus"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -111,14 +110,4 @@ func usersText(pods []string) string {
 		named += fmt.Sprintf(" and %d more", more)
 	}
 	return "its addresses may be others' by now: delete the pods that use it: " + named
-}
-
-// publish tells, on the statuses of leases, who has what.
-func (rs *rights) publish(ctx context.Context) {
-	rs.public.Round(ctx, leasestatus.Moment{Now: rs.sched.Now(), Term: rs.reg.term()})
-}
-
-// publishAnswer publishes a lease at once, with the answer to a recall.
-func (rs *rights) publishAnswer(ctx context.Context, rc protocol.Recall) bool {
-	return rs.public.Answer(ctx, leasestatus.Moment{Now: rs.sched.Now(), Term: rs.reg.term()}, rc.Lease, rc.ID)
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/tenure-ipam/tenure/ipam/node/sched"
-	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -146,19 +145,13 @@ func (rs *rights) lookAgain(ctx context.Context) {
 // may be forgotten, whatever kept it from being planned.
 func (rs *rights) planLooks(ctx context.Context) {
 	term := rs.reg.term()
-	err := rs.st.View(func(tx *store.Tx) error {
-		for r, err := range tx.Rights() {
-			if err != nil {
-				return err
-			}
-			if !r.Serves(term) && rs.schedule.planned(r.Name) == nil {
-				rs.lookIn(r.Name, 0)
-			}
-		}
-		return nil
-	})
+	forgotten, err := rs.rightsThat(func(r protocol.Right) bool { return !r.Serves(term) && rs.schedule.planned(r.Name) == nil })
 	if err != nil {
 		rs.log.ErrorContext(ctx, "store not read", "error", err)
+		return
+	}
+	for _, r := range forgotten {
+		rs.lookIn(r.Name, 0)
 	}
 }
 

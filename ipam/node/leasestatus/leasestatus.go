@@ -40,6 +40,7 @@ type Publisher struct {
 	leases Leases
 	sched  sched.Scheduler
 	every  time.Duration
+	term   func() int64
 	doubt  func(lease string)
 	log    *slog.Logger
 	writes sched.Locks[string] // by lease, over the read of what there is to say and its write
@@ -65,30 +66,25 @@ func (s state) alike(o state) bool {
 	return s.used == o.used && s.free == o.free && slices.Equal(s.who, o.who)
 }
 
-// New returns what tells of the leases that st has, each at most every so often. doubt
-// is called with each lease that is found gone, or another's.
-func New(st *store.Store, leases Leases, s sched.Scheduler, every time.Duration, doubt func(lease string), log *slog.Logger) *Publisher {
-	return &Publisher{st: st, leases: leases, sched: s, every: every, doubt: doubt, log: log, told: map[string]state{}}
-}
-
-// A Moment is a time, and the term of the node's registration then.
-type Moment struct {
-	Now  protocol.Instant
-	Term int64
+// New returns what tells of the leases that st has, each at most every so often. term returns that
+// of the node's registration; doubt is called with each lease that is found gone, or another's.
+func New(st *store.Store, leases Leases, s sched.Scheduler, every time.Duration, term func() int64, doubt func(lease string), log *slog.Logger) *Publisher {
+	return &Publisher{st: st, leases: leases, sched: s, every: every, term: term, doubt: doubt, log: log, told: map[string]state{}}
 }
 
 // Round writes the status of leases whose content has changed since it was last written. It
 // writes that of a new lease once two rounds have found the same content: while a lease is being
 // filled, each status would be out of date at once. It writes a few at a time, those first that
 // have waited longest, for a node that starts has all its leases to write.
-func (p *Publisher) Round(ctx context.Context, m Moment) {
-	current, err := p.current(m.Term)
+func (p *Publisher) Round(ctx context.Context) {
+	now := p.sched.Now()
+	current, err := p.current()
 	if err != nil {
 		p.log.ErrorContext(ctx, "store not read", "error", err)
 		return
 	}
-	due := p.due(current, m.Now)
-	sched.Each(ctx, p.sched, atOnce, due[:min(len(due), batch)], func(name string) { p.tell(ctx, m, name, "") })
+	due := p.due(current, now)
+	sched.Each(ctx, p.sched, atOnce, due[:min(len(due), batch)], func(name string) { p.tell(ctx, now, name, "") })
 }
 
 // due returns the leases to tell of, in the order to tell of them, and forgets those
@@ -123,20 +119,20 @@ func (p *Publisher) due(current map[string]state, now protocol.Instant) (due []s
 
 // Answer tells of one lease at once, with the ID of the recall that it answers, and
 // reports whether it was told of.
-func (p *Publisher) Answer(ctx context.Context, m Moment, lease, recall string) bool {
-	return p.tell(ctx, m, lease, recall)
+func (p *Publisher) Answer(ctx context.Context, lease, recall string) bool {
+	return p.tell(ctx, p.sched.Now(), lease, recall)
 }
 
 // tell writes the status of a lease, with the ID of the recall that it answers, if it
 // answers one, and reports whether it was written. It reads what there is to say once nobody
 // else writes that status: what was read before could be older than what they write.
-func (p *Publisher) tell(ctx context.Context, m Moment, name, answered string) bool {
+func (p *Publisher) tell(ctx context.Context, now protocol.Instant, name, answered string) bool {
 	unlock, err := p.writes.Lock(ctx, p.sched, name)
 	if err != nil {
 		return false
 	}
 	defer unlock()
-	current, err := p.current(m.Term)
+	current, err := p.current()
 	if err != nil {
 		p.log.ErrorContext(ctx, "store not read", "error", err)
 		return false
@@ -146,7 +142,7 @@ func (p *Publisher) tell(ctx context.Context, m Moment, name, answered string) b
 		return false
 	}
 	out, err := p.leases.PublishLease(ctx, name, s.uid, protocol.Publication{
-		Used: s.used, Free: s.free, Allocations: s.who, At: m.Now.Wall, Answered: answered,
+		Used: s.used, Free: s.free, Allocations: s.who, At: now.Wall, Answered: answered,
 	})
 	if out == protocol.NotFound || out == protocol.Conflict { // it is gone, or another's
 		p.doubt(name)
@@ -155,15 +151,16 @@ func (p *Publisher) tell(ctx context.Context, m Moment, name, answered string) b
 		p.log.DebugContext(ctx, "lease status not written", "lease", name, "error", err)
 		return false
 	}
-	s.at = m.Now
+	s.at = now
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.told[name] = s
 	return true
 }
 
-// current returns what there is to say of each lease that serves in term.
-func (p *Publisher) current(term int64) (map[string]state, error) {
+// current returns what there is to say of each lease that serves.
+func (p *Publisher) current() (map[string]state, error) {
+	term := p.term()
 	all := map[string]state{}
 	err := p.st.View(func(tx *store.Tx) error {
 		clear(all)

@@ -63,6 +63,7 @@ type world struct {
 	heard   *heard
 	doubted []string
 	now     time.Duration
+	term    int64
 }
 
 func newWorld(t *testing.T) *world {
@@ -76,9 +77,9 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, st: st, shape: shape, heard: &heard{out: protocol.Done}}
+	w := &world{t: t, st: st, shape: shape, heard: &heard{out: protocol.Done}, term: 3}
 	var mu sync.Mutex
-	w.p = New(st, w.heard, sched.Goroutines(nil), every, func(lease string) {
+	w.p = New(st, w.heard, sched.Goroutines(w), every, func() int64 { return w.term }, func(lease string) {
 		mu.Lock()
 		defer mu.Unlock()
 		w.doubted = append(w.doubted, lease)
@@ -118,14 +119,18 @@ func (w *world) give(lease, addr string, pod protocol.PodRef) {
 	})
 }
 
-func (w *world) moment(term int64) Moment {
-	return Moment{Now: protocol.Instant{Boot: w.now, Wall: time.Unix(0, 0).Add(w.now)}, Term: term}
+// Now implements [sched.Clock].
+func (w *world) Now() protocol.Instant {
+	return protocol.Instant{Boot: w.now, Wall: time.Unix(0, 0).Add(w.now)}
 }
+
+// After implements [sched.Clock].
+func (*world) After(time.Duration) <-chan time.Time { return nil }
 
 // round has the publisher tell of its leases, and wants to have heard that.
 func (w *world) round(when string, want ...string) {
 	w.t.Helper()
-	w.p.Round(w.t.Context(), w.moment(3))
+	w.p.Round(w.t.Context())
 	if got := w.heard.said(); !slices.Equal(got, want) {
 		w.t.Errorf("%s: said %q; want %q", when, got, want)
 	}
@@ -146,10 +151,12 @@ func TestRound(t *testing.T) {
 	w.round("later", lease+" u10.0.2.0/30 2/2 [10.0.2.1 ns/p net1 10.0.2.2 c-10.0.2.2 net1]")
 	w.now += every
 	w.round("nothing new since")
-	w.p.Round(t.Context(), w.moment(4))
+	w.term = 4
+	w.p.Round(t.Context())
 	if got := w.heard.said(); len(got) > 0 {
 		t.Errorf("in a new term: said %q; want nothing", got)
 	}
+	w.term = 3
 	w.round("in its own term again")
 	w.round("and at rest", lease+" u10.0.2.0/30 2/2 [10.0.2.1 ns/p net1 10.0.2.2 c-10.0.2.2 net1]")
 }
@@ -184,7 +191,7 @@ func TestRoundIsBounded(t *testing.T) {
 	w.round("without an answer")
 	w.heard.out = protocol.Done
 	for round, want := range []int{batch, batch, 1, 0} {
-		w.p.Round(t.Context(), w.moment(3))
+		w.p.Round(t.Context())
 		got := w.heard.said()
 		if len(got) != want {
 			t.Errorf("round %d: %d are told of; want %d", round, len(got), want)
@@ -221,18 +228,17 @@ func TestAnswer(t *testing.T) {
 	lease := w.hold("10.0.2.0/30")
 	w.round("a new lease")
 	w.round("that rests", lease+" u10.0.2.0/30 0/4 []")
-	now := w.moment(3)
-	if !w.p.Answer(t.Context(), now, lease, "r1") {
+	if !w.p.Answer(t.Context(), lease, "r1") {
 		t.Error("a recall of a lease of the node's is not answered")
 	}
 	if got := w.heard.said(); !slices.Equal(got, []string{lease + " u10.0.2.0/30 0/4 [] r1"}) {
 		t.Errorf("said %q; want the answer", got)
 	}
-	if w.p.Answer(t.Context(), now, "lan.0a000210.30", "r2") {
+	if w.p.Answer(t.Context(), "lan.0a000210.30", "r2") {
 		t.Error("a recall of another's lease is answered")
 	}
 	w.heard.out = protocol.Unknown
-	if w.p.Answer(t.Context(), now, lease, "r3") {
+	if w.p.Answer(t.Context(), lease, "r3") {
 		t.Error("a recall is taken for answered, whose answer was not written")
 	}
 }
@@ -261,7 +267,7 @@ func TestNewestIsWrittenLast(t *testing.T) {
 				}
 				once.Do(func() {
 					w.give(lease, "10.0.2.2", protocol.PodRef{Namespace: "ns", Name: "p"})
-					go func() { answered <- w.p.Answer(t.Context(), w.moment(3), lease, "r1") }()
+					go func() { answered <- w.p.Answer(t.Context(), lease, "r1") }()
 					select { // the answer may have to wait for this write
 					case ok := <-answered:
 						answered <- ok
@@ -269,7 +275,7 @@ func TestNewestIsWrittenLast(t *testing.T) {
 					}
 				})
 			}
-			w.p.Round(t.Context(), w.moment(3))
+			w.p.Round(t.Context())
 			if !<-answered {
 				t.Error("the recall is not answered")
 			}
