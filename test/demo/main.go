@@ -5,8 +5,7 @@
 // The first scenes need little that has to be built. What the others need is built meanwhile, by
 // the command in the arguments.
 //
-// Everything it starts and makes is in a sandbox: however it ends, nothing of it
-// is left.
+// All that the scenes start and make is in a sandbox: however the demo ends, nothing of it is left.
 package main
 
 import (
@@ -37,7 +36,7 @@ the rights that deploy/rbac gives them, network namespaces, the bridge, macvlan
 and host-local plugins and libcni. The demo itself plays the kubelets, the
 container runtimes and KubeVirt.
 
-Everything runs in namespaces of its own that end with the program, also on
+All scenes run in namespaces of their own that end with the program, also on
 Ctrl-C or when it is killed. It needs root.
 
 Flags:
