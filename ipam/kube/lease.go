@@ -189,7 +189,7 @@ func LeaseOf(o *v1alpha1.IPLease) (protocol.Lease, error) {
 		Meta: MetaOf(o), Protocol: int(o.Spec.Protocol),
 		Pool: protocol.PoolName(o.Spec.Pool), PoolUID: protocol.UID(o.Spec.PoolUID), Block: block,
 		Holder: protocol.Holder{Node: protocol.NodeName(o.Spec.Holder.Node), Cluster: o.Spec.Holder.Kind == v1alpha1.HolderCluster},
-		Store:  protocol.StoreID(o.Spec.Store), Term: o.Spec.Term, Turn: o.Spec.Turn,
+		Store:  protocol.StoreID(o.Spec.Store), Term: o.Spec.Term, Writes: o.Spec.Turn,
 	}
 	for _, c := range o.Spec.Ceded {
 		addr, err := netip.ParseAddr(c)
@@ -225,7 +225,7 @@ func ToLease(l protocol.Lease) *v1alpha1.IPLease {
 		Spec: v1alpha1.IPLeaseSpec{
 			Protocol: int32(l.Protocol), Pool: string(l.Pool), PoolUID: string(l.PoolUID), Block: l.Block.String(),
 			Holder: v1alpha1.Holder{Kind: v1alpha1.HolderNode, Node: string(l.Holder.Node)},
-			Store:  string(l.Store), Term: l.Term, Turn: l.Turn,
+			Store:  string(l.Store), Term: l.Term, Turn: l.Writes,
 		},
 	}
 	if l.Holder.Cluster {

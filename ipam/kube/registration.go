@@ -23,7 +23,7 @@ const (
 	annotationNodeUID = "tenure.dev/node-uid"
 	annotationMachine = "tenure.dev/machine"
 	annotationBoot    = "tenure.dev/boot"
-	annotationTurn    = "tenure.dev/turn"
+	annotationWrites  = "tenure.dev/turn"
 	annotationRecalls = "tenure.dev/recalls"
 	annotationFormer  = "tenure.dev/former"
 	annotationRestore = "tenure.dev/restored"
@@ -104,7 +104,7 @@ func (a *API) DeleteRegistration(ctx context.Context, m protocol.Meta) (protocol
 // absence.
 func IsRegistration(o *coordination.Lease) bool {
 	for _, name := range []string{
-		annotationNodeUID, annotationMachine, annotationBoot, annotationTurn, annotationRecalls, annotationFormer, annotationRestore,
+		annotationNodeUID, annotationMachine, annotationBoot, annotationWrites, annotationRecalls, annotationFormer, annotationRestore,
 	} {
 		if _, ok := o.Annotations[name]; ok {
 			return true
@@ -121,7 +121,7 @@ func (a *API) RegistrationKey(node protocol.NodeName) client.ObjectKey {
 func (a *API) regAnnotations(s protocol.Registration) map[string]string {
 	all := map[string]string{
 		annotationNodeUID: string(s.NodeUID), annotationMachine: s.Machine, annotationBoot: s.Boot,
-		annotationTurn: strconv.FormatInt(s.Turn, 10), annotationRestore: s.Restored,
+		annotationWrites: strconv.FormatInt(s.Writes, 10), annotationRestore: s.Restored,
 		annotationRecalls: listText(s.Recalls), annotationFormer: listText(s.Former),
 		annotationLook: s.Look, annotationReport: s.Report,
 	}
@@ -202,7 +202,7 @@ func RegistrationOf(o *coordination.Lease) (protocol.Registration, error) {
 		s.Beat = o.Spec.RenewTime.Time
 	}
 	var bad [3]error
-	s.Turn, bad[0] = turnOf(o)
+	s.Writes, bad[0] = writesOf(o)
 	s.Recalls, bad[1] = listOf[protocol.Recall](o, annotationRecalls)
 	s.Former, bad[2] = listOf[protocol.Former](o, annotationFormer)
 	for i := range s.Former {
@@ -214,20 +214,20 @@ func RegistrationOf(o *coordination.Lease) (protocol.Registration, error) {
 	return s, nil
 }
 
-// turnOf reads a registration's turn. Where there is none it is the revision, which has risen
+// writesOf reads a registration's turn. Where there is none it is the revision, which has risen
 // with each turn: so the next is above all that an agent may have seen, which would take
 // a lower one for an API server that has gone back.
-func turnOf(o *coordination.Lease) (int64, error) {
-	text, ok := o.Annotations[annotationTurn]
-	turn, err := strconv.ParseInt(text, 10, 64)
+func writesOf(o *coordination.Lease) (int64, error) {
+	text, ok := o.Annotations[annotationWrites]
+	writes, err := strconv.ParseInt(text, 10, 64)
 	if err == nil {
-		return turn, nil
+		return writes, nil
 	}
-	turn, _ = strconv.ParseInt(o.ResourceVersion, 10, 64) // 0 for one that is no number
+	writes, _ = strconv.ParseInt(o.ResourceVersion, 10, 64) // 0 for one that is no number
 	if !ok {
-		return turn, nil
+		return writes, nil
 	}
-	return turn, fmt.Errorf("annotation %s: %w", annotationTurn, err)
+	return writes, fmt.Errorf("annotation %s: %w", annotationWrites, err)
 }
 
 // listOf reads a list that listText has written; it is empty where it cannot be read.

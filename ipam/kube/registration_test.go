@@ -17,7 +17,7 @@ import (
 func writtenRegistration() (protocol.Registration, *coordination.Lease) {
 	s := protocol.Registration{
 		Meta: protocol.Meta{Name: "n1", UID: "u", Revision: "700"}, Node: "n1", NodeUID: "node", Store: "s", Machine: "m", Boot: "b", Term: 4, Fence: time.Minute,
-		Beat: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC), Turn: 9, Recalls: []protocol.Recall{{ID: "r", Lease: "lan.1", Ranges: []string{"10.0.0.1-10.0.0.2"}}},
+		Beat: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC), Writes: 9, Recalls: []protocol.Recall{{ID: "r", Lease: "lan.1", Ranges: []string{"10.0.0.1-10.0.0.2"}}},
 		Former: []protocol.Former{{Store: "before", Machine: "m2", Term: 3, Fence: time.Minute, Ended: true}}, Restored: "seen w",
 	}
 	return s, &coordination.Lease{
@@ -38,10 +38,10 @@ func TestGarbledRegistration(t *testing.T) {
 		{"no boot", func(o *coordination.Lease) { delete(o.Annotations, annotationBoot) }, func(s *protocol.Registration) { s.Boot = "" }, false},
 		{"the node's UID alone", func(o *coordination.Lease) { o.Annotations = map[string]string{annotationNodeUID: "node"} },
 			func(s *protocol.Registration) {
-				s.Machine, s.Boot, s.Restored, s.Turn, s.Recalls, s.Former = "", "", "", 700, nil, nil
+				s.Machine, s.Boot, s.Restored, s.Writes, s.Recalls, s.Former = "", "", "", 700, nil, nil
 			}, false},
-		{"no turn", func(o *coordination.Lease) { delete(o.Annotations, annotationTurn) }, func(s *protocol.Registration) { s.Turn = 700 }, false},
-		{"a turn that is no number", func(o *coordination.Lease) { o.Annotations[annotationTurn] = "9x" }, func(s *protocol.Registration) { s.Turn = 700 }, true},
+		{"no turn", func(o *coordination.Lease) { delete(o.Annotations, annotationWrites) }, func(s *protocol.Registration) { s.Writes = 700 }, false},
+		{"a turn that is no number", func(o *coordination.Lease) { o.Annotations[annotationWrites] = "9x" }, func(s *protocol.Registration) { s.Writes = 700 }, true},
 		{"recalls that are no list", func(o *coordination.Lease) { o.Annotations[annotationRecalls] = "{}" }, func(s *protocol.Registration) { s.Recalls = nil }, true},
 		{"former registrants, half of them", func(o *coordination.Lease) { o.Annotations[annotationFormer] = `[{"store":"before","term":3},` },
 			func(s *protocol.Registration) { s.Former = nil }, true},

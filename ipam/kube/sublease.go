@@ -43,8 +43,8 @@ func (a *API) UpdateSubLease(ctx context.Context, old, next protocol.SubLease) (
 	if old.Term != next.Term {
 		spec["term"] = next.Term
 	}
-	if old.Turn != next.Turn {
-		spec["turn"] = next.Turn
+	if old.Writes != next.Writes {
+		spec["turn"] = next.Writes
 	}
 	if old.Use != nil && next.Use != nil && *old.Use != *next.Use {
 		use := toUse(next.Use)
@@ -107,7 +107,7 @@ func (a *API) subLeases(ctx context.Context, opts ...client.ListOption) ([]proto
 func SubLeaseOf(o *v1alpha1.IPSubLease) (protocol.SubLease, error) {
 	s := protocol.SubLease{
 		Meta: MetaOf(o), Protocol: int(o.Spec.Protocol), Node: protocol.NodeName(o.Spec.Node),
-		Store: protocol.StoreID(o.Spec.Store), Term: o.Spec.Term, Turn: o.Spec.Turn,
+		Store: protocol.StoreID(o.Spec.Store), Term: o.Spec.Term, Writes: o.Spec.Turn,
 	}
 	if u := o.Spec.Use; u != nil {
 		s.Use = &protocol.Use{
@@ -157,7 +157,7 @@ func ToSubLease(s protocol.SubLease) *v1alpha1.IPSubLease {
 	o := &v1alpha1.IPSubLease{
 		ObjectMeta: metav1.ObjectMeta{Name: s.Name},
 		Spec: v1alpha1.IPSubLeaseSpec{
-			Protocol: int32(s.Protocol), Node: string(s.Node), Store: string(s.Store), Term: s.Term, Turn: s.Turn, Use: toUse(s.Use),
+			Protocol: int32(s.Protocol), Node: string(s.Node), Store: string(s.Store), Term: s.Term, Turn: s.Writes, Use: toUse(s.Use),
 		},
 	}
 	if r := s.Request; r != nil {

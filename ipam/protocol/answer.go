@@ -279,7 +279,7 @@ func vanishing(r Right) Result {
 // what it does not show may be on its way, or have been taken back by a write
 // whose answer was lost. What is in use is taken back before the cluster grants it.
 func (r *Right) take(o Object) {
-	r.UID, r.Revision, r.Asserted, r.Turn, r.Granted, r.Grants = o.UID, o.Revision, o.Term, o.Turn, o.Granted, o.Grants
+	r.UID, r.Revision, r.Asserted, r.Writes, r.Granted, r.Grants = o.UID, o.Revision, o.Term, o.Writes, o.Granted, o.Grants
 	r.Deleting = o.Deleting
 	r.Ceded, r.Taking = union(r.Ceded, o.Ceded), without(union(r.Taking, o.Used), o.Grants)
 }

@@ -17,7 +17,7 @@ var (
 
 func ceding() (Right, Object) {
 	r := recordNamed(RightLease, "held")
-	return r, Object{Meta: Meta{Name: r.Name, UID: "u1", Revision: "2"}, Protocol: Version, Node: "a", Store: "s", Term: 2, Turn: 2, Matches: true}
+	return r, Object{Meta: Meta{Name: r.Name, UID: "u1", Revision: "2"}, Protocol: Version, Node: "a", Store: "s", Term: 2, Writes: 2, Matches: true}
 }
 
 func answerTo(c Call, out Outcome, o Object) Event {

@@ -203,7 +203,7 @@ func EndTerm(reg Registration, e Evidence) Registration {
 	reg.Former = reg.Former[max(0, len(reg.Former)-formerMax):]
 	reg.Store, reg.Boot, reg.Recalls, reg.Look, reg.Report = "", "", nil, "", ""
 	reg.Term++
-	reg.Turn++
+	reg.Writes++
 	return reg
 }
 
@@ -225,7 +225,7 @@ func (d Dead) TakeLease(l Lease, node NodeName, confirmed bool) (Lease, bool) {
 	l = l.Clone()
 	l.Holder, l.Store, l.Term, l.Ceded = Holder{Cluster: true}, "", 0, nil
 	l.Protocol = Version
-	l.Turn++
+	l.Writes++
 	return l, true
 }
 
@@ -250,7 +250,7 @@ func Settle(reg Registration, v Vigil, stores map[StoreID]bool, now time.Duratio
 		since, known := v.left(f)
 		return f.Store == reg.Store || !stores[f.Store] && known && now-since >= LooksLast
 	})
-	next.Turn++
+	next.Writes++
 	return next, len(next.Former) < len(reg.Former)
 }
 

@@ -129,7 +129,7 @@ func TestVigil(t *testing.T) {
 	reg.Former = []Former{deadFormer(nil)}
 	v := Vigil{}.See(reg, 10)
 	recalled := reg
-	recalled.Revision, recalled.Turn, recalled.Recalls = "6", 5, []Recall{{ID: "r"}}
+	recalled.Revision, recalled.Writes, recalled.Recalls = "6", 5, []Recall{{ID: "r"}}
 	recalled.Beat = reg.Beat.In(time.FixedZone("elsewhere", 3600))
 	if got := v.See(recalled, 20).Silent(30); got != 20 {
 		t.Errorf("after a recall silent for %d; want 20", got)
@@ -171,7 +171,7 @@ func TestEndTerm(t *testing.T) {
 	reg.Recalls = []Recall{{ID: "r"}}
 	reg.Former = []Former{deadFormer(nil), deadFormer(func(f *Former) { f.Store, f.Term, f.Ended = "s1", 5, true })}
 	want := reg
-	want.Store, want.Boot, want.Term, want.Turn, want.Recalls = "", "", 8, 5, nil
+	want.Store, want.Boot, want.Term, want.Writes, want.Recalls = "", "", 8, 5, nil
 	want.Former = []Former{
 		deadFormer(nil),
 		{Store: "s1", Machine: "m1", Boot: "b1", NodeUID: "node", Term: 7, Fence: 15 * time.Minute, Ended: true, Vouched: true},
@@ -205,10 +205,10 @@ func TestTake(t *testing.T) {
 	grants := []Grant{{Addr: b, To: Grantee{Kind: GranteeClaim, UID: "c"}}}
 	lease := Lease{
 		Meta: Meta{Name: "l", UID: "u", Revision: "9"}, Protocol: Version, Pool: "lan", Block: netip.MustParsePrefix("10.0.0.0/30"),
-		Holder: Holder{Node: "n1"}, Store: "s1", Term: 7, Turn: 3, Ceded: []netip.Addr{a, b}, Grants: grants,
+		Holder: Holder{Node: "n1"}, Store: "s1", Term: 7, Writes: 3, Ceded: []netip.Addr{a, b}, Grants: grants,
 	}
 	want := lease
-	want.Holder, want.Store, want.Term, want.Turn, want.Ceded = Holder{Cluster: true}, "", 0, 4, nil
+	want.Holder, want.Store, want.Term, want.Writes, want.Ceded = Holder{Cluster: true}, "", 0, 4, nil
 	if got, ok := d.TakeLease(lease, "n1", false); !ok || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v; want %+v", got, ok, want)
 	}
@@ -273,7 +273,7 @@ func TestSettle(t *testing.T) {
 	v := Vigil{}.See(reg, 0)
 	stores := map[StoreID]bool{"s0": true, "s1": true}
 	next, ok := Settle(reg, v, stores, LooksLast-1)
-	if !ok || next.Turn != 5 || !reflect.DeepEqual(next.Former, []Former{left, empty}) {
+	if !ok || next.Writes != 5 || !reflect.DeepEqual(next.Former, []Former{left, empty}) {
 		t.Errorf("early: %+v, %v; want all but the registrant's own", next.Former, ok)
 	}
 	if next, ok = Settle(reg, v, stores, LooksLast); !ok || !reflect.DeepEqual(next.Former, []Former{left}) {

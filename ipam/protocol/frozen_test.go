@@ -17,9 +17,9 @@ func TestFrozenSubLease(t *testing.T) {
 		r    Right
 		kind RightKind
 	}{
-		{"lease", FrozenLease(Lease{Meta: meta, Pool: "p", PoolUID: "pu", Block: netip.MustParsePrefix("10.0.0.0/30"), Holder: Holder{Node: "a"}, Store: "old", Term: 3, Turn: 2}), RightLease},
-		{"use", FrozenSubLease(SubLease{Meta: meta, Node: "a", Store: "old", Term: 3, Turn: 2, Use: &Use{Claim: claim}}), RightUse},
-		{"request", FrozenSubLease(SubLease{Meta: meta, Node: "a", Store: "old", Term: 3, Turn: 2, Request: &Request{}, Granted: []Granted{{Addr: netip.MustParseAddr("10.0.0.9"), Lease: "l"}}}), RightRequest},
+		{"lease", FrozenLease(Lease{Meta: meta, Pool: "p", PoolUID: "pu", Block: netip.MustParsePrefix("10.0.0.0/30"), Holder: Holder{Node: "a"}, Store: "old", Term: 3, Writes: 2}), RightLease},
+		{"use", FrozenSubLease(SubLease{Meta: meta, Node: "a", Store: "old", Term: 3, Writes: 2, Use: &Use{Claim: claim}}), RightUse},
+		{"request", FrozenSubLease(SubLease{Meta: meta, Node: "a", Store: "old", Term: 3, Writes: 2, Request: &Request{}, Granted: []Granted{{Addr: netip.MustParseAddr("10.0.0.9"), Lease: "l"}}}), RightRequest},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := tt.r

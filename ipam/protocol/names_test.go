@@ -112,8 +112,8 @@ func TestTexts(t *testing.T) {
 func TestObjectOf(t *testing.T) {
 	block := netip.MustParsePrefix("10.0.0.0/26")
 	r := Right{Kind: RightLease, Name: LeaseName("lan", block), LeaseRight: LeaseRight{Pool: "lan", Block: block}}
-	l := Lease{Meta: Meta{Name: r.Name, UID: "u", Revision: "3"}, Protocol: 1, Pool: "lan", Block: block, Holder: Holder{Node: "a"}, Store: "s", Term: 2, Turn: 4}
-	want := Object{Meta: l.Meta, Protocol: 1, Node: "a", Store: "s", Term: 2, Turn: 4, Matches: true}
+	l := Lease{Meta: Meta{Name: r.Name, UID: "u", Revision: "3"}, Protocol: 1, Pool: "lan", Block: block, Holder: Holder{Node: "a"}, Store: "s", Term: 2, Writes: 4}
+	want := Object{Meta: l.Meta, Protocol: 1, Node: "a", Store: "s", Term: 2, Writes: 4, Matches: true}
 	if got := r.ObjectOf(l); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v; want %+v", got, want)
 	}

@@ -139,7 +139,7 @@ type Lease struct {
 	Store StoreID
 	Term  int64
 	// RunOnce is changed by every fencing write.
-	Turn int64
+	Writes int64
 	// Ceded are the addresses that the holding node has given to the cluster.
 	Ceded  []netip.Addr
 	Grants []Grant
@@ -212,7 +212,7 @@ type SubLease struct {
 	Node     NodeName
 	Store    StoreID
 	Term     int64
-	Turn     int64
+	Writes   int64
 	Use      *Use
 	Request  *Request
 	// Granted or Refused is the controller's answer to a request, written once.
@@ -327,7 +327,7 @@ type Registration struct {
 	// decides by another machine's clock.
 	Beat time.Time
 	// RunOnce changes with every write.
-	Turn int64
+	Writes int64
 	// Recalls are what the controller asks the holder to cede.
 	Recalls []Recall
 	// Former are the agents that were registered before and may have left something: leases or

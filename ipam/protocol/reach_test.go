@@ -53,7 +53,7 @@ func walkStart(kind RightKind) walk {
 // left.
 func walkFrozen(kind RightKind) walk {
 	w := walkStart(kind)
-	w.Phase, w.Store, w.UID, w.Revision, w.Turn = Frozen, lostStore, "u1", "1", 1
+	w.Phase, w.Store, w.UID, w.Revision, w.Writes = Frozen, lostStore, "u1", "1", 1
 	return w
 }
 
@@ -131,7 +131,7 @@ func (w walk) objects() []Object {
 	}
 	for _, uid := range uids {
 		for term := range w.last + 1 {
-			own := Object{Meta: Meta{Name: w.Name, UID: uid, Revision: "1"}, Protocol: Version, Node: "a", Store: "s", Term: term, Turn: 1, Matches: true}
+			own := Object{Meta: Meta{Name: w.Name, UID: uid, Revision: "1"}, Protocol: Version, Node: "a", Store: "s", Term: term, Writes: 1, Matches: true}
 			granted, deleting, ceded, theirs, lost := own, own, own, own, own
 			granted.Granted, deleting.Deleting = true, true
 			ceded.Ceded = []netip.Addr{walkAddr}
@@ -175,7 +175,7 @@ func (w walk) after(ev Event, res Result) walk {
 		fresh.last, fresh.reg = w.last, w.reg
 		return fresh
 	}
-	w.NotedAt, w.Turn = walkNow, 1
+	w.NotedAt, w.Writes = walkNow, 1
 	if w.Revision != "" {
 		w.Revision = "1"
 	}

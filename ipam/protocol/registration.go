@@ -65,14 +65,14 @@ type Registrar struct {
 // At together: others raise the turn too, and a heartbeat of an earlier life of
 // this agent may have carried the same one.
 type Beat struct {
-	Turn int64
-	At   time.Time // the registration's Beat
-	Sent Instant
+	Writes int64
+	At     time.Time // the registration's Beat
+	Sent   Instant
 }
 
 // wrote reports whether registration is what b writes.
 func (b *Beat) wrote(reg Registration) bool {
-	return b != nil && reg.Turn == b.Turn && reg.Beat.Equal(b.At)
+	return b != nil && reg.Writes == b.Writes && reg.Beat.Equal(b.At)
 }
 
 // A Watch is since when a registration has shown one heartbeat. The controller writes recalls
@@ -284,8 +284,8 @@ func (s Registrar) beat(now Instant, term int64) RegistrationResult {
 	write.Machine, write.Boot, write.Fence = s.Self.Machine, s.Self.Boot, s.Self.Fence
 	write.Restored, write.Report = s.Restored, s.Report
 	// What the API keeps of it.
-	write.Term, write.Turn, write.Beat = term, s.Seen.Turn+1, now.Wall.Truncate(time.Microsecond)
-	s.Pending = &Beat{Turn: write.Turn, At: write.Beat, Sent: now}
+	write.Term, write.Writes, write.Beat = term, s.Seen.Writes+1, now.Wall.Truncate(time.Microsecond)
+	s.Pending = &Beat{Writes: write.Writes, At: write.Beat, Sent: now}
 	call := RegistrationUpdate
 	if s.Seen.UID == "" {
 		call = RegistrationCreate

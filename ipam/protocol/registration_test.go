@@ -17,7 +17,7 @@ func (i Instant) add(d time.Duration) Instant { return Instant{Boot: i.Boot + d,
 func regOf(term, turn int64) Registration {
 	return Registration{
 		Meta: Meta{Name: "n1", UID: "u", Revision: "5"}, Node: "n1", NodeUID: "node", Store: "s1", Machine: "m1", Boot: "b1",
-		Term: term, Fence: 15 * time.Minute, Turn: turn, Beat: regNow.Wall.Add(-4 * time.Minute),
+		Term: term, Fence: 15 * time.Minute, Writes: turn, Beat: regNow.Wall.Add(-4 * time.Minute),
 	}
 }
 
@@ -40,7 +40,7 @@ func registrar(change func(*Registrar)) Registrar {
 
 func TestStepRegistration(t *testing.T) {
 	sentAt := regNow.add(-time.Minute)
-	pending := func(s *Registrar) { s.Pending = &Beat{Turn: 5, At: sentAt.Wall, Sent: sentAt} }
+	pending := func(s *Registrar) { s.Pending = &Beat{Writes: 5, At: sentAt.Wall, Sent: sentAt} }
 	landed := regOf(2, 5)
 	landed.Beat = sentAt.Wall
 	recall := regOf(2, 5)
@@ -143,7 +143,7 @@ func beatsOn(turn int64) func(RegistrationResult) string {
 		switch {
 		case res.Accepted:
 			return "accepted before the answer"
-		case w.Turn != turn+1 || w.Revision != "5" || w.UID != "u":
+		case w.Writes != turn+1 || w.Revision != "5" || w.UID != "u":
 			return "it is not the next turn, by compare-and-swap"
 		case w.Store != "s1" || w.Machine != "m1" || w.Boot != "b1" || w.NodeUID != "node" || w.Fence != 15*time.Minute:
 			return "it does not name this agent"

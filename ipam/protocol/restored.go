@@ -19,7 +19,7 @@ type History struct {
 	Objects       uint64 `json:"objects,omitempty"`
 	// Registration and RunOnce are the UID and the highest turn of the node's registration.
 	Registration UID   `json:"seat,omitempty"`
-	Turn         int64 `json:"turn,omitempty"`
+	Writes       int64 `json:"turn,omitempty"`
 	// Epoch is the greatest epoch of any pool that the agent has heard of.
 	Epoch string `json:"opening,omitempty"`
 	// Restored is set from when the API server was seen to have gone back until the
@@ -57,9 +57,9 @@ func (h History) SawRight(r Right, term int64) History {
 func (h History) SawRegistration(s Registration) History {
 	h.Registrations = max(h.Registrations, number(s.Revision))
 	if s.UID != h.Registration {
-		h.Registration, h.Turn = s.UID, 0
+		h.Registration, h.Writes = s.UID, 0
 	}
-	h.Turn = max(h.Turn, s.Turn)
+	h.Writes = max(h.Writes, s.Writes)
 	return h
 }
 
@@ -83,7 +83,7 @@ func (h History) RegistrationBehind(s Registration) bool {
 	if n := number(s.Revision); n != 0 && n < h.Registrations {
 		return true
 	}
-	return s.UID == h.Registration && s.Turn < h.Turn
+	return s.UID == h.Registration && s.Writes < h.Writes
 }
 
 // Rewound returns what is left of h when the API server has gone back: the
@@ -112,8 +112,8 @@ func (r Restoration) Reopened(p Pool) bool { return p.Open && p.Epoch > r.Epoch 
 // right says nothing either: its record stays at this node's last write, and the object
 // may come short of it for as long as pods here use it. Nor does an object that is another's,
 // or a lost store's again from which r had come: r is about to be Lost.
-func (h History) RecordBehind(r Right, m Meta, turn int64, others bool) bool {
-	return h.Restored == nil && r.Phase != Lost && !others && r.Behind(m, turn)
+func (h History) RecordBehind(r Right, m Meta, writes int64, others bool) bool {
+	return h.Restored == nil && r.Phase != Lost && !others && r.Behind(m, writes)
 }
 
 // Supplanted reports whether m, another object of the name of r, was there before the last
@@ -131,12 +131,12 @@ func (h History) Supplanted(r Right, m Meta, term int64) bool {
 
 // Behind reports whether an object, as read live after r was recorded, is of an
 // earlier state than r.
-func (r Right) Behind(m Meta, turn int64) bool {
+func (r Right) Behind(m Meta, writes int64) bool {
 	if r.UID == "" || m.UID != r.UID {
 		return false
 	}
 	n := number(m.Revision)
-	return n != 0 && n < number(r.Revision) || turn < r.Turn
+	return n != 0 && n < number(r.Revision) || writes < r.Writes
 }
 
 // MayGo reports whether a right that nothing rests on may go back although its pools have

@@ -9,10 +9,10 @@ import (
 // back; what lies at or above it, or cannot be compared, does not.
 func TestHistory(t *testing.T) {
 	reg := func(uid UID, rev Revision, turn int64) Registration {
-		return Registration{Meta: Meta{UID: uid, Revision: rev}, Turn: turn}
+		return Registration{Meta: Meta{UID: uid, Revision: rev}, Writes: turn}
 	}
 	h := History{}.SawObject("100").SawObject("90").SawRegistration(reg("u", "70", 5)).SawEpoch("w2").SawEpoch("w1")
-	if h.Objects != 100 || h.Registrations != 70 || h.Turn != 5 || h.Epoch != "w2" {
+	if h.Objects != 100 || h.Registrations != 70 || h.Writes != 5 || h.Epoch != "w2" {
 		t.Fatalf("got %+v", h)
 	}
 	for rev, want := range map[Revision]bool{"99": true, "100": false, "101": false, "": false, "x": false, "7": true} {
@@ -88,7 +88,7 @@ func TestRegistrarRewound(t *testing.T) {
 }
 
 func TestRightBehind(t *testing.T) {
-	r := Right{UID: "u", Revision: "70", Turn: 3}
+	r := Right{UID: "u", Revision: "70", Writes: 3}
 	for _, tt := range []struct {
 		name string
 		m    Meta
@@ -127,7 +127,7 @@ func TestRecordBehind(t *testing.T) {
 		{"of a right that is lost", History{}, Lost, false, false},
 		{"of a right that is about to be lost", History{}, Held, true, false},
 	} {
-		r := Right{Phase: tt.phase, UID: "u", Revision: "70", Turn: 3}
+		r := Right{Phase: tt.phase, UID: "u", Revision: "70", Writes: 3}
 		if got := tt.h.RecordBehind(r, older, 2, tt.others); got != tt.want {
 			t.Errorf("%s: behind is %v; want %v", tt.name, got, tt.want)
 		}
@@ -138,7 +138,7 @@ func TestRecordBehind(t *testing.T) {
 // was said is of an earlier state, also where the API server's revisions go on from a later
 // one: whoever restores etcd may raise them.
 func TestSupplanted(t *testing.T) {
-	held := Right{Phase: Held, UID: "u", Revision: "70", Turn: 3, Asserted: 5}
+	held := Right{Phase: Held, UID: "u", Revision: "70", Writes: 3, Asserted: 5}
 	with := func(change func(*Right)) Right { r := held; change(&r); return r }
 	for _, tt := range []struct {
 		name     string

@@ -27,7 +27,7 @@ type Right struct {
 	// UID and Revision are those of the last answer about the object.
 	UID      UID      `json:"uid,omitempty"`
 	Revision Revision `json:"revision,omitempty"`
-	Turn     int64    `json:"turn,omitempty"`
+	Writes   int64    `json:"turn,omitempty"`
 	// Asserted is the term that the object carries; Term is the one in which the
 	// right serves or last served, 0 while it waits for a confirmation.
 	Asserted int64 `json:"said,omitempty"`

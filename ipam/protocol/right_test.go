@@ -14,7 +14,7 @@ func TestKeeps(t *testing.T) {
 	serving.Asserted, serving.Term = 3, 3
 	fence := func(deleting bool) Right {
 		return Step(before, self, Event{Kind: EventAnswer, Call: CallFence, Outcome: Done, Object: Object{
-			Meta: Meta{UID: "u", Revision: "5", Deleting: deleting}, Node: "n1", Store: "s1", Term: 3, Turn: 2, Matches: true,
+			Meta: Meta{UID: "u", Revision: "5", Deleting: deleting}, Node: "n1", Store: "s1", Term: 3, Writes: 2, Matches: true,
 		}}).Next
 	}
 	for _, tt := range []struct {

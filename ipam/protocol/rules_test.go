@@ -100,7 +100,7 @@ type cluster struct {
 
 // clusters are what can be there for a record of w.
 func clusters(w walk) map[string]cluster {
-	own := Object{Meta: Meta{Name: w.Name, UID: max(w.UID, "u1"), Revision: "1"}, Protocol: Version, Node: "a", Store: "s", Term: 1, Turn: 1, Matches: true}
+	own := Object{Meta: Meta{Name: w.Name, UID: max(w.UID, "u1"), Revision: "1"}, Protocol: Version, Node: "a", Store: "s", Term: 1, Writes: 1, Matches: true}
 	fresh, other, lost := own, own, own
 	fresh.UID, other.Node, lost.Store = "u3", "b", lostStore
 	return map[string]cluster{
@@ -216,7 +216,7 @@ func (c *cluster) answer(res Result, term int64) Outcome {
 		return Exists
 	case res.Call == CallCreate:
 		*c = cluster{exists: true, refuses: c.refuses, object: Object{
-			Meta: Meta{Name: res.Next.Name, UID: "u9", Revision: "1"}, Protocol: Version, Node: "a", Store: "s", Term: term, Turn: 1, Matches: true,
+			Meta: Meta{Name: res.Next.Name, UID: "u9", Revision: "1"}, Protocol: Version, Node: "a", Store: "s", Term: term, Writes: 1, Matches: true,
 		}}
 		return Done
 	case !c.exists:
@@ -230,7 +230,7 @@ func (c *cluster) answer(res Result, term int64) Outcome {
 		return Done
 	default:
 		c.object.Revision += "1"
-		c.object.Term, c.object.Turn = term, c.object.Turn+1
+		c.object.Term, c.object.Writes = term, c.object.Writes+1
 		c.object.Store, c.object.Ceded = "s", res.Next.CededNext()
 		return Done
 	}

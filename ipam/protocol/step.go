@@ -108,7 +108,7 @@ type Object struct {
 	Node     NodeName // empty where the cluster holds
 	Store    StoreID
 	Term     int64
-	Turn     int64
+	Writes   int64
 	// Granted says that something of it is granted: it cannot be given back.
 	Granted bool
 	// Matches says that it is what the name stands for: the expected pool and
@@ -127,7 +127,7 @@ type Object struct {
 // of r.
 func (r SubLeaseRight) ObjectOfRequest(s SubLease) Object {
 	return Object{
-		Meta: s.Meta, Protocol: s.Protocol, Node: s.Node, Store: s.Store, Term: s.Term, Turn: s.Turn,
+		Meta: s.Meta, Protocol: s.Protocol, Node: s.Node, Store: s.Store, Term: s.Term, Writes: s.Writes,
 		Matches: s.Request != nil && r.Request != nil && s.Request.Pod.UID == r.Request.Pod.UID && s.Request.Interface == r.Request.Interface,
 	}
 }
@@ -135,7 +135,7 @@ func (r SubLeaseRight) ObjectOfRequest(s SubLease) Object {
 // ObjectOf returns what the protocol reads of l, which should be the lease of r.
 func (r LeaseRight) ObjectOf(l Lease) Object {
 	o := Object{
-		Meta: l.Meta, Protocol: l.Protocol, Node: l.Holder.Node, Store: l.Store, Term: l.Term, Turn: l.Turn,
+		Meta: l.Meta, Protocol: l.Protocol, Node: l.Holder.Node, Store: l.Store, Term: l.Term, Writes: l.Writes,
 		Granted: len(l.Grants) > 0, Ceded: union(l.Ceded, nil),
 		Matches: l.Pool == r.Pool && l.Block == r.Block,
 	}
@@ -147,7 +147,7 @@ func (r LeaseRight) ObjectOf(l Lease) Object {
 
 // ObjectOfUse returns what the protocol reads of s, which should be the use of r.
 func (r SubLeaseRight) ObjectOfUse(s SubLease) Object {
-	o := Object{Meta: s.Meta, Protocol: s.Protocol, Node: s.Node, Store: s.Store, Term: s.Term, Turn: s.Turn}
+	o := Object{Meta: s.Meta, Protocol: s.Protocol, Node: s.Node, Store: s.Store, Term: s.Term, Writes: s.Writes}
 	if s.Use != nil && r.Use != nil {
 		o.Matches = s.Use.Claim.UID == r.Use.Claim.UID
 		o.Stale = s.Use.Pod != r.Use.Pod || s.Use.Interface != r.Use.Interface

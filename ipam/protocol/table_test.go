@@ -100,7 +100,7 @@ func tableEvents(kind RightKind) map[string]Event {
 		add("TakeBack", Event{Kind: EventTakeBack, Addrs: []netip.Addr{walkAddr}})
 	case RightRequest:
 	}
-	own := Object{Meta: Meta{UID: "u1", Revision: "2"}, Protocol: Version, Node: "a", Store: "s", Term: 2, Turn: 1, Matches: true}
+	own := Object{Meta: Meta{UID: "u1", Revision: "2"}, Protocol: Version, Node: "a", Store: "s", Term: 2, Writes: 1, Matches: true}
 	with := func(change func(*Object)) Object {
 		o := own
 		change(&o)

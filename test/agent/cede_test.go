@@ -38,7 +38,7 @@ func sendRecallOf(t *testing.T, made time.Time, node, lease string, ranges ...st
 	id := protocol.RecallID(made, "test", uint64(time.Now().UnixNano()))
 	fleet.Amend(t, api, node, func(reg *protocol.Registration) {
 		reg.Recalls = append(reg.Recalls, protocol.Recall{ID: id, Lease: lease, Ranges: ranges})
-		reg.Turn++
+		reg.Writes++
 	})
 	return id
 }

@@ -277,8 +277,8 @@ func TestTwoMachines(t *testing.T) {
 		mustAdd(t, second, onPool("two-machines", fmt.Sprintf("d%d", j), "net1"))
 	}
 	for name, was := range old {
-		if is := leasesOf(t, "two-machines")[name]; is.Store != was.Store || is.Turn != was.Turn {
-			t.Errorf("%s was of store %s, turn %d, and is of %s, turn %d", name, was.Store, was.Turn, is.Store, is.Turn)
+		if is := leasesOf(t, "two-machines")[name]; is.Store != was.Store || is.Writes != was.Writes {
+			t.Errorf("%s was of store %s, turn %d, and is of %s, turn %d", name, was.Store, was.Writes, is.Store, is.Writes)
 		}
 	}
 	eventually(t, 10*time.Second, func() error {

@@ -115,7 +115,7 @@ func changeLease(t *testing.T, pool string, a netip.Addr, change func(*protocol.
 		l := leaseOf(t, pool, a)
 		next = l.Clone()
 		change(&next)
-		next.Turn++
+		next.Writes++
 		if _, out, err := api.UpdateLease(t.Context(), l, next); out != protocol.Done {
 			return fmt.Errorf("lease %s: %v %w", l.Name, out, err)
 		}
@@ -150,7 +150,7 @@ func leaseOf(t *testing.T, pool string, a netip.Addr) protocol.Lease {
 	block := netip.PrefixFrom(a, int(*bits)).Masked()
 	l, out, err := api.CreateLease(t.Context(), protocol.Lease{
 		Meta: protocol.Meta{Name: protocol.LeaseName(protocol.PoolName(pool), block)}, Protocol: protocol.Version,
-		Pool: protocol.PoolName(pool), PoolUID: protocol.UID(p.UID), Block: block, Holder: protocol.Holder{Cluster: true}, Turn: 1,
+		Pool: protocol.PoolName(pool), PoolUID: protocol.UID(p.UID), Block: block, Holder: protocol.Holder{Cluster: true}, Writes: 1,
 	})
 	if out != protocol.Done {
 		t.Fatal(out, err)

@@ -615,7 +615,7 @@ func deadRegistration(t *testing.T, node string) protocol.Registration {
 	t.Helper()
 	s, _, err := api.CreateRegistration(t.Context(), protocol.Registration{
 		Node: protocol.NodeName(node), Store: "store-of-" + protocol.StoreID(node), Machine: "machine-of-" + node, Boot: "boot",
-		Term: 1, Fence: time.Second, Turn: 1, Beat: time.Now(),
+		Term: 1, Fence: time.Second, Writes: 1, Beat: time.Now(),
 	})
 	if err != nil {
 		t.Fatal(err)

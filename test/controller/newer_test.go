@@ -91,7 +91,7 @@ func TestUnknownFields(t *testing.T) {
 		t.Fatal(err)
 	}
 	next := now.Clone()
-	next.Ceded, next.Turn = []netip.Addr{netip.MustParseAddr("10.0.0.1")}, now.Turn+1
+	next.Ceded, next.Writes = []netip.Addr{netip.MustParseAddr("10.0.0.1")}, now.Writes+1
 	if _, out, err := api.UpdateLease(t.Context(), now, next); out != protocol.Done { // as its holder does
 		t.Fatal(out, err)
 	}

@@ -267,7 +267,7 @@ func registered(t testing.TB, node string) protocol.Registration {
 	t.Helper()
 	s, _, err := api.CreateRegistration(t.Context(), protocol.Registration{
 		Node: protocol.NodeName(node), NodeUID: "uid-of-" + protocol.UID(node), Store: "store-of-" + protocol.StoreID(node),
-		Machine: "machine-of-" + node, Boot: "b", Term: 1, Fence: time.Hour, Beat: time.Now(), Turn: 1,
+		Machine: "machine-of-" + node, Boot: "b", Term: 1, Fence: time.Hour, Beat: time.Now(), Writes: 1,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -101,7 +101,7 @@ func (a *standIn) answer(ctx context.Context, rec protocol.Recall) bool {
 		}
 	}
 	if len(next.Ceded) > len(l.Ceded) {
-		next.Turn++
+		next.Writes++
 		if _, out, _ = api.UpdateLease(ctx, l, next); out != protocol.Done {
 			return false
 		}
@@ -247,7 +247,7 @@ func holds(t testing.TB, p *v1alpha1.IPPool, a *standIn, block string, ceded ...
 	for _, c := range ceded {
 		next.Ceded = append(next.Ceded, netip.MustParseAddr(c))
 	}
-	next.Turn++
+	next.Writes++
 	l, _, err := api.UpdateLease(t.Context(), l, next)
 	if err != nil {
 		t.Fatal(err)
@@ -268,7 +268,7 @@ func TestRequestOfACededAddress(t *testing.T) {
 		t.Errorf("granted %v; want the one that is ceded", s.Granted)
 	}
 	l, _, err := api.ReadLease(t.Context(), before.Name)
-	if err != nil || l.Holder.Node != a.node || l.Store != before.Store || l.Turn != before.Turn || len(l.Ceded) != 1 {
+	if err != nil || l.Holder.Node != a.node || l.Store != before.Store || l.Writes != before.Writes || len(l.Ceded) != 1 {
 		t.Errorf("lease %+v, %v; want it as it was, but for the grant", l, err)
 	}
 
@@ -289,7 +289,7 @@ func TestRequestOfAnIdleBlock(t *testing.T) {
 	before := holds(t, p, silent(t), "10.0.0.0/30", "10.0.0.0", "10.0.0.1", "10.0.0.2", "10.0.0.3")
 	s := served(t, request(t, want(p, "10.0.0.1-10.0.0.2")))
 	l, _, err := api.ReadLease(t.Context(), before.Name)
-	if err != nil || !l.Holder.Cluster || l.Holder.Node != "" || l.Store != "" || l.Term != 0 || l.Turn != before.Turn+1 || len(l.Ceded) != 0 || l.UID != before.UID {
+	if err != nil || !l.Holder.Cluster || l.Holder.Node != "" || l.Store != "" || l.Term != 0 || l.Writes != before.Writes+1 || len(l.Ceded) != 0 || l.UID != before.UID {
 		t.Errorf("lease %+v, %v; want it the cluster's, one turn on", l, err)
 	}
 	forsake(t, s)

@@ -35,7 +35,7 @@ func beats(t *testing.T, node string, fence time.Duration) *beating {
 		for {
 			if now, out, _ := api.ReadRegistration(t.Context(), reg.Node); out == protocol.Done {
 				now.Fence, now.Beat, now.Restored = fence, time.Now(), b.says.Load().(string)
-				now.Turn++
+				now.Writes++
 				_, _, _ = api.UpdateRegistration(t.Context(), now) // the next one comes soon
 			}
 			select {

@@ -280,7 +280,7 @@ func TestReturnWhileTakenOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	next := said
-	next.Term, next.Turn = back.Term, said.Turn+1
+	next.Term, next.Writes = back.Term, said.Writes+1
 	if _, out, err = api.UpdateLease(t.Context(), said, next); out != protocol.Done {
 		t.Fatal(err)
 	}

@@ -111,7 +111,7 @@ func TestCheckFindsDamage(t *testing.T) {
 		{"an earlier store of the node", func(w *world) {
 			fleet.Amend(w.t, api, w.node, func(reg *protocol.Registration) {
 				reg.Former = []protocol.Former{{Store: "earlier", Machine: reg.Machine, Term: 1}}
-				reg.Turn++
+				reg.Writes++
 			})
 			store := w.store
 			w.store = "earlier"

@@ -154,7 +154,7 @@ func (w *world) register(node protocol.UID, beat time.Time, fence time.Duration)
 	w.t.Helper()
 	var err error
 	w.reg, _, err = api.CreateRegistration(w.t.Context(), protocol.Registration{
-		Node: protocol.NodeName(w.node), NodeUID: node, Store: w.store, Machine: "m", Boot: "b", Term: 1, Fence: fence, Beat: beat, Turn: 1,
+		Node: protocol.NodeName(w.node), NodeUID: node, Store: w.store, Machine: "m", Boot: "b", Term: 1, Fence: fence, Beat: beat, Writes: 1,
 	})
 	if err != nil {
 		w.t.Fatal(err)

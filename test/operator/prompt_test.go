@@ -104,7 +104,7 @@ func TestReleaseNodeLooksAgainAfterItAsked(t *testing.T) {
 	w.isReady(corev1.ConditionUnknown)
 	w.quiet(10*time.Minute, 15*time.Minute)
 	a := ask(t, w.node)
-	fleet.Amend(t, api, w.node, func(reg *protocol.Registration) { reg.Beat, reg.Turn = time.Now(), reg.Turn+1 })
+	fleet.Amend(t, api, w.node, func(reg *protocol.Registration) { reg.Beat, reg.Writes = time.Now(), reg.Writes+1 })
 	fmt.Fprintln(a.keyboard, w.node)
 	says(t, a.ends(3), "is not released", "its agent beats")
 	if w.off() {

@@ -107,7 +107,7 @@ func TestNodeEvents(t *testing.T) {
 	told(t, node, agent.ReasonFenced, "until now")
 
 	fleet.Amend(t, api, string(name), func(reg *protocol.Registration) {
-		reg.Store, reg.Boot, reg.Term, reg.Turn = "", "", reg.Term+1, reg.Turn+1
+		reg.Store, reg.Boot, reg.Term, reg.Writes = "", "", reg.Term+1, reg.Writes+1
 	})
 	told(t, node, agent.ReasonRegistrationLost, "was ended")
 	n.AwaitServing()
@@ -124,7 +124,7 @@ func TestNodeEvents(t *testing.T) {
 			t.Fatal(out, err)
 		}
 		l.Meta = protocol.Meta{Name: l.Name}
-		l.Holder, l.Store, l.Term, l.Turn = protocol.Holder{Node: "winning"}, "winners", 1, 1
+		l.Holder, l.Store, l.Term, l.Writes = protocol.Holder{Node: "winning"}, "winners", 1, 1
 		if _, out, err := api.CreateLease(t.Context(), l); out != protocol.Done {
 			t.Fatal(out, err)
 		}

@@ -88,7 +88,7 @@ func TestListOfOneNode(t *testing.T) {
 			block := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 250, byte(i >> 8), byte(i)}), 32)
 			_, out, err := api.CreateLease(t.Context(), protocol.Lease{
 				Meta: protocol.Meta{Name: protocol.LeaseName("many", block)}, Protocol: protocol.Version, Pool: "many", PoolUID: "none", Block: block,
-				Holder: protocol.Holder{Node: protocol.NodeName(fmt.Sprintf("many-%d", i/ofNode))}, Store: "none", Term: 1, Turn: 1,
+				Holder: protocol.Holder{Node: protocol.NodeName(fmt.Sprintf("many-%d", i/ofNode))}, Store: "none", Term: 1, Writes: 1,
 			})
 			if out != protocol.Done {
 				return fmt.Errorf("create the %d. lease: %v %w", made.Load()+1, out, err)

@@ -176,7 +176,7 @@ func rawCreates(t *testing.T, pool string) (r rawRound) {
 				block := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 250, byte(writer), byte(j)}), 32)
 				_, out, err := api.CreateLease(t.Context(), protocol.Lease{
 					Meta: protocol.Meta{Name: protocol.LeaseName(protocol.PoolName(pool), block)}, Protocol: protocol.Version,
-					Pool: protocol.PoolName(pool), PoolUID: "raw", Block: block, Holder: protocol.Holder{Node: "raw"}, Store: "raw", Term: 1, Turn: 1,
+					Pool: protocol.PoolName(pool), PoolUID: "raw", Block: block, Holder: protocol.Holder{Node: "raw"}, Store: "raw", Term: 1, Writes: 1,
 				})
 				if out != protocol.Done {
 					t.Errorf("create: %v %v", out, err)

@@ -120,7 +120,7 @@ func regTurns(t *testing.T, w *network) map[string]int64 {
 		if err != nil {
 			t.Fatal(err)
 		}
-		turns[n.Name] = s.Turn
+		turns[n.Name] = s.Writes
 	}
 	return turns
 }

@@ -74,7 +74,7 @@ func TestRegistrationAfterAThief(t *testing.T) {
 		{"be asked to cede", func() error {
 			return controller(func(s protocol.Registration) protocol.Registration {
 				s.Recalls = []protocol.Recall{{ID: "r", Lease: "free.0a510001.32", Ranges: []string{"10.81.0.1-10.81.0.1"}}}
-				s.Turn++
+				s.Writes++
 				return s
 			})
 		}, ""},
@@ -87,9 +87,9 @@ func TestRegistrationAfterAThief(t *testing.T) {
 		{"have its term ended after that", endTerm, ""},
 		{"register once more", beat, ""},
 	})
-	if agent.Term != 1_000_000_003 || agent.Seen.Turn != 1_000_000_000_000_000_003 || len(agent.Seen.Former) == 0 {
+	if agent.Term != 1_000_000_003 || agent.Seen.Writes != 1_000_000_000_000_000_003 || len(agent.Seen.Former) == 0 {
 		t.Errorf("the agent is registered in term %d, its turn is %d, and it has %d former agents; want the thief's, two terms and four turns later",
-			agent.Term, agent.Seen.Turn, len(agent.Seen.Former))
+			agent.Term, agent.Seen.Writes, len(agent.Seen.Former))
 	}
 	i.breakIn(t, []attempt{
 		{"raise a high term by two", func() error {

@@ -98,7 +98,7 @@ func TestRecallIsHeard(t *testing.T) {
 	}
 	ask := protocol.Recall{ID: "all-of-it", Lease: leases[0].Name, Ranges: []string{"10.84.0.0-10.84.0.15"}}
 	fleet.Amend(t, api, "node-e", func(reg *protocol.Registration) {
-		reg.Recalls, reg.Turn = append(reg.Recalls, ask), reg.Turn+1
+		reg.Recalls, reg.Writes = append(reg.Recalls, ask), reg.Writes+1
 	})
 	fleet.Eventually(t, 10*time.Second, func() error {
 		l, _, err := api.ReadLease(t.Context(), ask.Lease)

@@ -104,11 +104,11 @@ func (c agentCalls) mistaken(l protocol.Lease) (there protocol.Lease, ok bool) {
 
 func (c agentCalls) UpdateLease(ctx context.Context, old, next protocol.Lease) (protocol.Lease, protocol.Outcome, error) {
 	if c.n.w.fault == M43 {
-		next.Turn = old.Turn
+		next.Writes = old.Writes
 	}
-	l, out, err := agentCall(ctx, c, c.n.w.text("update of %s (uid %s, rev %s, turn %d)", old.Name, old.UID, old.Revision, next.Turn), true, func() (protocol.Lease, protocol.Outcome) {
+	l, out, err := agentCall(ctx, c, c.n.w.text("update of %s (uid %s, rev %s, turn %d)", old.Name, old.UID, old.Revision, next.Writes), true, func() (protocol.Lease, protocol.Outcome) {
 		return c.n.w.api.leases.update(old.Meta, func(l *protocol.Lease) {
-			l.Store, l.Term, l.Turn = next.Store, next.Term, next.Turn
+			l.Store, l.Term, l.Writes = next.Store, next.Term, next.Writes
 			if !slices.Equal(old.Ceded, next.Ceded) {
 				l.Ceded = slices.Clone(next.Ceded)
 			}
@@ -176,11 +176,11 @@ func (c agentCalls) ReadSubLease(ctx context.Context, name string) (protocol.Sub
 
 func (c agentCalls) UpdateSubLease(ctx context.Context, old, next protocol.SubLease) (protocol.SubLease, protocol.Outcome, error) {
 	if c.n.w.fault == M43 {
-		next.Turn = old.Turn
+		next.Writes = old.Writes
 	}
-	return agentCall(ctx, c, c.n.w.text("update of %s (uid %s, rev %s, turn %d)", old.Name, old.UID, old.Revision, next.Turn), true, func() (protocol.SubLease, protocol.Outcome) {
+	return agentCall(ctx, c, c.n.w.text("update of %s (uid %s, rev %s, turn %d)", old.Name, old.UID, old.Revision, next.Writes), true, func() (protocol.SubLease, protocol.Outcome) {
 		return c.n.w.api.subs.update(old.Meta, func(s *protocol.SubLease) {
-			s.Term, s.Turn = next.Term, next.Turn
+			s.Term, s.Writes = next.Term, next.Writes
 			if old.Use != nil && next.Use != nil && *old.Use != *next.Use {
 				use := *next.Use
 				s.Use = &use

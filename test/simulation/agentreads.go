@@ -47,7 +47,7 @@ func (c agentCalls) UpdateRegistration(ctx context.Context, s protocol.Registrat
 
 func (c agentCalls) writeRegistration(ctx context.Context, s protocol.Registration, verb string, write func(protocol.Registration) (protocol.Registration, protocol.Outcome)) (protocol.Registration, protocol.Outcome, error) {
 	c.beating = true
-	return agentCall(ctx, c, c.n.w.text("%s of its registration, term %d, turn %d, rev %s", verb, s.Term, s.Turn, s.Revision), true, func() (protocol.Registration, protocol.Outcome) {
+	return agentCall(ctx, c, c.n.w.text("%s of its registration, term %d, turn %d, rev %s", verb, s.Term, s.Writes, s.Revision), true, func() (protocol.Registration, protocol.Outcome) {
 		c.n.lieIn(&s)
 		got, out := write(s)
 		if out == protocol.Done {

@@ -133,7 +133,7 @@ func recordText(r protocol.Right) string {
 	if r.Phase == "" {
 		return "nothing"
 	}
-	return fmt.Sprintf("%s(uid %s, rev %s, turn %d, asserted %d, term %d)", r.Phase, r.UID, r.Revision, r.Turn, r.Asserted, r.Term)
+	return fmt.Sprintf("%s(uid %s, rev %s, turn %d, asserted %d, term %d)", r.Phase, r.UID, r.Revision, r.Writes, r.Asserted, r.Term)
 }
 
 // believed is what M27 takes for the lease of that name, of claims' addresses.

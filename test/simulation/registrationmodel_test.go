@@ -84,7 +84,7 @@ func (w *regWorld) logf(format string, args ...any) {
 func (w *regWorld) step(a *registrar, ev protocol.RegistrationEvent) {
 	ev.Now = a.now(w)
 	res := protocol.StepRegistration(a.registrar, ev)
-	w.logf("%s: call %d %v -> call %d, term %d, turn %d, accepted %v, registered in %d", a.machine, ev.Call, ev.Outcome, res.Call, res.Write.Term, res.Write.Turn, res.Accepted, res.Next.Term)
+	w.logf("%s: call %d %v -> call %d, term %d, turn %d, accepted %v, registered in %d", a.machine, ev.Call, ev.Outcome, res.Call, res.Write.Term, res.Write.Writes, res.Accepted, res.Next.Term)
 	a.registrar, a.call = res.Next, nil
 	if res.Accepted {
 		a.boot, a.term, a.sent, a.told = res.Next.Self.Boot, res.Next.Term, res.Next.Sent, res.Next.Self.Fence
@@ -112,7 +112,7 @@ func (w *regWorld) send(a *registrar) {
 			ev.Registration, ev.Outcome = w.api.regs.update(res.Write.Meta, func(s *protocol.Registration) { *s = res.Write })
 		case protocol.RegistrationNone:
 		}
-		w.logf("server: %s's call %d, term %d, turn %d: %v", self.Machine, res.Call, res.Write.Term, res.Write.Turn, ev.Outcome)
+		w.logf("server: %s's call %d, term %d, turn %d: %v", self.Machine, res.Call, res.Write.Term, res.Write.Writes, ev.Outcome)
 		if ev.Outcome == protocol.Done && res.Call != protocol.RegistrationRead {
 			w.land(self, life, ev.Registration)
 		}
@@ -225,7 +225,7 @@ func (w *regWorld) meddle() {
 	ends := w.rng.IntN(3) == 0
 	w.logf("controller: writes the registration, ends the term: %v", ends)
 	w.api.regs.update(reg.Meta, func(s *protocol.Registration) {
-		s.Turn++
+		s.Writes++
 		if ends {
 			s.Term++
 		}

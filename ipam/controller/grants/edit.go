@@ -113,7 +113,7 @@ func mark(g *protocol.Grant, v Verb, revision protocol.Revision) (changed bool) 
 // takeOver makes the cluster the holder of a lease that is idle to its holder. The next write
 // count makes any write fail that the holder still has under way.
 func takeOver(l *protocol.Lease) {
-	l.Holder, l.Store, l.Term, l.Turn, l.Ceded = protocol.Holder{Cluster: true}, "", 0, l.Turn+1, nil
+	l.Holder, l.Store, l.Term, l.Writes, l.Ceded = protocol.Holder{Cluster: true}, "", 0, l.Writes+1, nil
 }
 
 // cededWhole reports whether a node holds l and has ceded every address of its block. The lease is

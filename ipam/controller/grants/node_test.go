@@ -112,7 +112,7 @@ func (n *node) answer(ctx context.Context, rec protocol.Recall) bool {
 	}
 	n.mu.Unlock()
 	if len(next.Ceded) > len(l.Ceded) {
-		next.Turn++
+		next.Writes++
 		if l, out, _ = n.server.UpdateLease(ctx, l, next); out != protocol.Done {
 			return false
 		}
@@ -132,7 +132,7 @@ func (n *node) takeBack(ctx context.Context, name string) {
 		_, granted := l.GrantOf(a)
 		return !granted
 	})
-	next.Turn++
+	next.Writes++
 	if l, out, _ = n.server.UpdateLease(ctx, l, next); out != protocol.Done {
 		return
 	}

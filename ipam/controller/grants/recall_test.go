@@ -46,7 +46,7 @@ func (s *server) cede(pool PoolState, block string, addrs ...string) {
 	for _, a := range addrs {
 		l.Ceded = append(l.Ceded, netip.MustParseAddr(a))
 	}
-	l.Turn++
+	l.Writes++
 	l.Revision = s.next()
 	s.put(l)
 }
@@ -95,10 +95,10 @@ func TestOrderOfFinding(t *testing.T) {
 		if got := r.settle(requestOf(t, "last", "lan", "10.0.0.1-10.0.0.14")); got.Problem.Reason != Exhausted {
 			t.Errorf("beyond the last: %q, %v; want %v", addrs(got), got.Problem.Reason, Exhausted)
 		}
-		if l := s.lease(pool, "10.0.0.4/30"); l.Holder.Node != "n1" || len(l.Ceded) != 1 || l.Turn != 1 {
+		if l := s.lease(pool, "10.0.0.4/30"); l.Holder.Node != "n1" || len(l.Ceded) != 1 || l.Writes != 1 {
 			t.Errorf("lease %+v; want it still the node's", l)
 		}
-		if l := s.lease(pool, "10.0.0.0/30"); !l.Holder.Cluster || l.Store != "" || l.Term != 0 || l.Turn != 2 || len(l.Ceded) != 0 {
+		if l := s.lease(pool, "10.0.0.0/30"); !l.Holder.Cluster || l.Store != "" || l.Term != 0 || l.Writes != 2 || len(l.Ceded) != 0 {
 			t.Errorf("lease %+v; want it the cluster's, one turn on", l)
 		}
 	})

@@ -238,7 +238,7 @@ func (b *Broker) tryRecall(ctx context.Context, node protocol.NodeName) ([]proto
 		return next, out, nil
 	}
 	reg.Recalls = next
-	reg.Turn++
+	reg.Writes++
 	_, out, err = b.cluster.UpdateRegistration(ctx, reg)
 	b.metrics.call("update", out)
 	return next, out, err

@@ -46,7 +46,7 @@ func TestReaches(t *testing.T) {
 	mine := held("a", "store-of-a", "")
 	recalled := func(s protocol.Registration, id string) protocol.Registration {
 		s.Recalls = []protocol.Recall{{ID: id, Lease: "lan.1"}}
-		s.Turn++
+		s.Writes++
 		return s
 	}
 	never := regAt("a", 0)

@@ -53,7 +53,7 @@ func (r *Reconciler) giveBack(ctx context.Context, s protocol.SubLease, held []g
 		return 0, fmt.Errorf("request %s: give addresses back: %w", s.Name, err)
 	}
 	next := s
-	next.Turn++
+	next.Writes++
 	switch _, out, err := r.API.UpdateSubLease(ctx, s, next); out {
 	case protocol.Done:
 	case protocol.NotFound, protocol.Conflict:

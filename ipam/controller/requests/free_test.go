@@ -104,7 +104,7 @@ func (w *world) ReadSubLease(context.Context, string) (protocol.SubLease, protoc
 }
 
 func (w *world) UpdateSubLease(_ context.Context, old, next protocol.SubLease) (protocol.SubLease, protocol.Outcome, error) {
-	if next.Turn == old.Turn {
+	if next.Writes == old.Writes {
 		_, _ = w.say("a write that changes nothing")
 	}
 	out, err := w.say("fence")

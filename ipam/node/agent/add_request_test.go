@@ -26,7 +26,7 @@ func TestGrantOfAnotherPool(t *testing.T) {
 		a.host, a.reg.registrar.Term = goneHost{}, 3
 		pod := protocol.PodRef{Namespace: "ns", Name: "p", UID: "pod"}
 		r := protocol.Right{
-			Kind: protocol.RightRequest, Name: "hash-1", Phase: protocol.Held, UID: "u", Revision: "7", Asserted: 3, Term: 3, Turn: 1,
+			Kind: protocol.RightRequest, Name: "hash-1", Phase: protocol.Held, UID: "u", Revision: "7", Asserted: 3, Term: 3, Writes: 1,
 			SubLeaseRight: protocol.SubLeaseRight{Request: &protocol.Request{Pod: pod, Interface: "net1", Wants: []protocol.Wanted{{Pool: "lan", Ranges: []string{"10.0.0.1-10.0.0.30"}}}}, Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.9")}, Leases: []string{"lan.0a000008.30"}},
 		}
 		err := a.st.Update(t.Context(), func(tx *store.Tx) error {

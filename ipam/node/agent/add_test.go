@@ -60,7 +60,7 @@ func TestClaimOnAnotherPool(t *testing.T) {
 		ref := protocol.ClaimRef{Namespace: "ns", Name: "db", UID: "c"}
 		x := netip.MustParseAddr("10.0.0.9")
 		r := protocol.Right{
-			Kind: protocol.RightUse, Name: protocol.UseName("c", 0), Phase: protocol.Held, UID: "u", Revision: "7", Asserted: 3, Term: 3, Turn: 1,
+			Kind: protocol.RightUse, Name: protocol.UseName("c", 0), Phase: protocol.Held, UID: "u", Revision: "7", Asserted: 3, Term: 3, Writes: 1,
 			SubLeaseRight: protocol.SubLeaseRight{Use: &protocol.Use{Claim: ref, Pod: pod, Interface: "net1"}, Addrs: []netip.Addr{x}, Leases: []string{"lan.0a000008.30"}},
 		}
 		key := store.Key{Network: "net", ContainerID: "s1", IfName: "net1"}

@@ -40,7 +40,7 @@ func (o *oneUse) UpdateSubLease(_ context.Context, old, next protocol.SubLease) 
 		return protocol.SubLease{}, protocol.Conflict, nil
 	}
 	o.writes++
-	o.use.Term, o.use.Turn, o.use.Use, o.use.Revision = next.Term, next.Turn, next.Use, "8"
+	o.use.Term, o.use.Writes, o.use.Use, o.use.Revision = next.Term, next.Writes, next.Use, "8"
 	return o.use, protocol.Done, nil
 }
 
@@ -89,14 +89,14 @@ func TestUseOfAnEarlierTerm(t *testing.T) {
 			ref := protocol.ClaimRef{Namespace: "ns", Name: "db", UID: "c"}
 			use := protocol.Use{Claim: ref, Pod: protocol.PodRef{Namespace: "ns", Name: "db-0", UID: "p"}, Interface: "net1"}
 			r := protocol.Right{
-				Kind: protocol.RightUse, Name: protocol.UseName("c", 0), Phase: protocol.Held, UID: "u", Revision: "7", Turn: 1, Asserted: 1, Term: 1,
+				Kind: protocol.RightUse, Name: protocol.UseName("c", 0), Phase: protocol.Held, UID: "u", Revision: "7", Writes: 1, Asserted: 1, Term: 1,
 				SubLeaseRight: protocol.SubLeaseRight{Use: &use, Addrs: []netip.Addr{granted.Addr}, Leases: []string{protocol.LeaseName("lan", block)}},
 			}
 			if tt.vanished {
 				r.Term = 0
 			}
 			key := store.Key{Network: "lan", ContainerID: "sandbox", IfName: "net1"}
-			subs := &oneUse{use: protocol.SubLease{Meta: meta(r), Protocol: protocol.Version, Node: "n1", Term: 1, Turn: 1, Use: &use}}
+			subs := &oneUse{use: protocol.SubLease{Meta: meta(r), Protocol: protocol.Version, Node: "n1", Term: 1, Writes: 1, Use: &use}}
 			said := &warned{}
 			a := assemble(&base{st: newStore(t), cfg: Config{Node: "n1"}, sched: sched.Goroutines(stoppedClock{}), log: slog.New(slog.DiscardHandler), metrics: newMetrics(nil), cl: Cluster{
 				SubLeases: subs, Events: said,
@@ -336,7 +336,7 @@ func (u *someUses) UpdateSubLease(_ context.Context, old, next protocol.SubLease
 	if !ok || s.UID != old.UID || s.Revision != old.Revision {
 		return protocol.SubLease{}, protocol.Conflict, nil
 	}
-	s.Term, s.Turn, s.Use = next.Term, next.Turn, next.Use
+	s.Term, s.Writes, s.Use = next.Term, next.Writes, next.Use
 	return u.write(s)
 }
 
@@ -374,17 +374,17 @@ func TestUseBesideAnEarlierOne(t *testing.T) {
 				a, _ := newRegisteredAgent(t, nil, shutPools{})
 				leases := []string{protocol.LeaseName("lan", block)}
 				first, second := protocol.UseName("c", 0), protocol.UseName("c", 1)
-				stray := protocol.SubLease{Meta: protocol.Meta{Name: first, UID: "u", Revision: "r"}, Protocol: protocol.Version, Node: "n1", Store: a.st.ID(), Term: 3, Turn: 1, Use: of("earlier")}
+				stray := protocol.SubLease{Meta: protocol.Meta{Name: first, UID: "u", Revision: "r"}, Protocol: protocol.Version, Node: "n1", Store: a.st.ID(), Term: 3, Writes: 1, Use: of("earlier")}
 				if tt.lost {
 					stray.Store = "lost"
 				}
-				held := protocol.SubLease{Meta: protocol.Meta{Name: second, UID: "v", Revision: "r"}, Protocol: protocol.Version, Node: "n1", Store: a.st.ID(), Term: 2, Turn: 1, Use: of("running")}
+				held := protocol.SubLease{Meta: protocol.Meta{Name: second, UID: "v", Revision: "r"}, Protocol: protocol.Version, Node: "n1", Store: a.st.ID(), Term: 2, Writes: 1, Use: of("running")}
 				uses := &someUses{there: map[string]protocol.SubLease{first: stray, second: held}}
 				a.cl.SubLeases = uses
 				a.cl.Claims = oneClaim{protocol.Claim{Meta: protocol.Meta{Name: "db", UID: "c"}, Namespace: "ns", Network: "lan", IPs: []netip.Prefix{netip.PrefixFrom(addr, 24)}}}
 				a.cl.Leases = oneLease{lease: protocol.Lease{Meta: protocol.Meta{Name: leases[0], UID: "l", Revision: "3"}, Pool: "lan", Block: block, Holder: protocol.Holder{Cluster: true},
 					Grants: []protocol.Grant{{Addr: addr, To: protocol.Grantee{Kind: protocol.GranteeClaim, UID: "c", Name: "db"}}}}}
-				r := protocol.Right{Kind: protocol.RightUse, Name: second, Phase: protocol.Held, UID: "v", Revision: "r", Turn: 1, Asserted: 2, Term: 2, SubLeaseRight: protocol.SubLeaseRight{Use: of("running"), Addrs: []netip.Addr{addr}, Leases: leases}}
+				r := protocol.Right{Kind: protocol.RightUse, Name: second, Phase: protocol.Held, UID: "v", Revision: "r", Writes: 1, Asserted: 2, Term: 2, SubLeaseRight: protocol.SubLeaseRight{Use: of("running"), Addrs: []netip.Addr{addr}, Leases: leases}}
 				if err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutRight(r) }); err != nil {
 					t.Fatal(err)
 				}

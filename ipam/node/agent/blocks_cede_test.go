@@ -197,7 +197,7 @@ func TestIdleLeaseWhileTheAPIServerIsAway(t *testing.T) {
 		a.reg.registrar.Sent, a.reg.registrar.Fence, a.reg.registrar.Self.Fence = a.sched.Now(), 15*time.Minute, 15*time.Minute
 		p.known = changed(p, func(k *knownPool) { k.Pressure = allocator.PressureExhausted })
 		r := leaseRight(p.known.Pool, netip.MustParsePrefix("10.0.0.4/30"))
-		r.Phase, r.UID, r.Revision, r.Asserted, r.Term, r.Turn = protocol.Held, "u1", "7", 3, 3, 1
+		r.Phase, r.UID, r.Revision, r.Asserted, r.Term, r.Writes = protocol.Held, "u1", "7", 3, 3, 1
 		err := a.st.Update(t.Context(), func(tx *store.Tx) error {
 			return errors.Join(tx.PutRight(r), allocator.NewSpace(tx.Table("lan"), p.known.shape).Open(r.Block))
 		})

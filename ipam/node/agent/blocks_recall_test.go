@@ -56,7 +56,7 @@ func (d *deafLeases) UpdateLease(_ context.Context, _, next protocol.Lease) (pro
 	if !d.hears {
 		return protocol.Lease{}, protocol.Unknown, errors.New("no answer")
 	}
-	d.now.Ceded, d.now.Turn, d.now.Revision = next.Ceded, next.Turn, d.now.Revision+"1"
+	d.now.Ceded, d.now.Writes, d.now.Revision = next.Ceded, next.Writes, d.now.Revision+"1"
 	return d.now, protocol.Done, nil
 }
 
@@ -81,9 +81,9 @@ func TestRecallAnsweredBeforeItIsCeded(t *testing.T) {
 		a.reg.registrar.Sent = a.sched.Now()
 		a.rights.public = leasestatus.New(a.st, leases, a.sched, time.Minute, a.reg.term, func(string) {}, a.log)
 		r := leaseRight(p.known.Pool, netip.MustParsePrefix("10.0.0.4/30"))
-		r.Phase, r.UID, r.Revision, r.Asserted, r.Term, r.Turn = protocol.Held, "u1", "7", 3, 3, 1
+		r.Phase, r.UID, r.Revision, r.Asserted, r.Term, r.Writes = protocol.Held, "u1", "7", 3, 3, 1
 		leases.now = protocol.Lease{Meta: protocol.Meta{Name: r.Name, UID: "u1", Revision: "7"}, Protocol: protocol.Version, Pool: "lan", PoolUID: r.PoolUID, Block: r.Block,
-			Holder: protocol.Holder{Node: "n1"}, Store: a.st.ID(), Term: 3, Turn: 1}
+			Holder: protocol.Holder{Node: "n1"}, Store: a.st.ID(), Term: 3, Writes: 1}
 		pool := Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}
 		pool.Text.Ranges = []poolspec.RangeText{{CIDR: "10.0.0.0/27"}}
 		err := a.st.Update(t.Context(), func(tx *store.Tx) error {
@@ -117,9 +117,9 @@ func TestRecallOfWhatAnEditAdds(t *testing.T) {
 		a.reg.registrar.Sent = a.sched.Now()
 		a.rights.public = leasestatus.New(a.st, leases, a.sched, time.Minute, a.reg.term, func(string) {}, a.log)
 		r := leaseRight(p.known.Pool, netip.MustParsePrefix("10.0.0.4/30"))
-		r.Phase, r.UID, r.Revision, r.Asserted, r.Term, r.Turn = protocol.Held, "u1", "7", 3, 3, 1
+		r.Phase, r.UID, r.Revision, r.Asserted, r.Term, r.Writes = protocol.Held, "u1", "7", 3, 3, 1
 		leases.now = protocol.Lease{Meta: protocol.Meta{Name: r.Name, UID: "u1", Revision: "7"}, Protocol: protocol.Version, Pool: "lan", PoolUID: r.PoolUID, Block: r.Block,
-			Holder: protocol.Holder{Node: "n1"}, Store: a.st.ID(), Term: 3, Turn: 1}
+			Holder: protocol.Holder{Node: "n1"}, Store: a.st.ID(), Term: 3, Writes: 1}
 		pool := Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}
 		pool.Text.Ranges = []poolspec.RangeText{{CIDR: "10.0.0.0/27", Exclude: []string{"10.0.0.6"}}}
 		err := a.st.Update(t.Context(), func(tx *store.Tx) error {

@@ -77,10 +77,10 @@ func TestTakeBackOfAnEndedAdd(t *testing.T) {
 		a.reg.registrar.Seen.UID = "s"
 		a.log = slog.New(slog.DiscardHandler)
 		r := leaseRight(p.known.Pool, netip.MustParsePrefix("10.0.0.4/30"))
-		r.Phase, r.UID, r.Revision, r.Asserted, r.Term, r.Turn = protocol.Held, "u1", "7", 3, 3, 1
+		r.Phase, r.UID, r.Revision, r.Asserted, r.Term, r.Writes = protocol.Held, "u1", "7", 3, 3, 1
 		r.Ceded = []netip.Addr{x}
 		leases.now = protocol.Lease{Meta: protocol.Meta{Name: r.Name, UID: "u1", Revision: "7"}, Protocol: protocol.Version, Pool: "lan", PoolUID: r.PoolUID, Block: r.Block,
-			Holder: protocol.Holder{Node: "n1"}, Store: a.st.ID(), Term: 3, Turn: 1, Ceded: r.Ceded}
+			Holder: protocol.Holder{Node: "n1"}, Store: a.st.ID(), Term: 3, Writes: 1, Ceded: r.Ceded}
 		a.keepLease(t, p, r, func(s allocator.Space) error { return s.Bar(x, true) })
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // an ADD's
 		defer cancel()
@@ -112,9 +112,9 @@ func TestTakesBackWhatIsInUse(t *testing.T) {
 		a.reg.registrar.Seen.UID = "s"
 		a.log = slog.New(slog.DiscardHandler)
 		r := leaseRight(p.known.Pool, netip.MustParsePrefix("10.0.0.4/30"))
-		r.Phase, r.UID, r.Revision, r.Asserted, r.Term, r.Turn = protocol.Held, "u1", "7", 2, 2, 4
+		r.Phase, r.UID, r.Revision, r.Asserted, r.Term, r.Writes = protocol.Held, "u1", "7", 2, 2, 4
 		leases.now = protocol.Lease{Meta: protocol.Meta{Name: r.Name, UID: "u1", Revision: "5"}, Protocol: protocol.Version, Pool: "lan", PoolUID: r.PoolUID, Block: r.Block,
-			Holder: protocol.Holder{Node: "n1"}, Store: a.st.ID(), Term: 1, Turn: 2, Ceded: []netip.Addr{used, free}}
+			Holder: protocol.Holder{Node: "n1"}, Store: a.st.ID(), Term: 1, Writes: 2, Ceded: []netip.Addr{used, free}}
 		a.keepLease(t, p, r, func(s allocator.Space) error { return s.Take(used) })
 		for range 20 { // of maintenance
 			a.rights.planLooks(t.Context())

@@ -35,7 +35,7 @@ func TestFrozenUseOutlivesADEL(t *testing.T) {
 	pod := protocol.PodRef{Namespace: "ns", Name: "db-0", UID: "p"}
 	ref := protocol.ClaimRef{Namespace: "ns", Name: "db", UID: "c"}
 	r := protocol.FrozenSubLease(protocol.SubLease{
-		Meta: protocol.Meta{Name: protocol.UseName("c", 0), UID: "u", Revision: "7"}, Node: "n1", Store: "lost", Term: 1, Turn: 1,
+		Meta: protocol.Meta{Name: protocol.UseName("c", 0), UID: "u", Revision: "7"}, Node: "n1", Store: "lost", Term: 1, Writes: 1,
 		Use: &protocol.Use{Claim: ref, Pod: pod, Interface: "net1"},
 	})
 	key := store.Key{Network: "lan", ContainerID: "sandbox", IfName: "net1"}
@@ -158,7 +158,7 @@ func TestReadBackWhole(t *testing.T) {
 		IPs:  []cniresults.IP{{Address: netip.MustParsePrefix("10.0.0.5/24")}, {Address: netip.MustParsePrefix("fd00::5/64")}},
 	}}}
 	use := protocol.SubLease{
-		Meta: protocol.Meta{Name: protocol.UseName("c", 0), UID: "u", Revision: "7"}, Node: "n1", Store: "lost", Term: 1, Turn: 1,
+		Meta: protocol.Meta{Name: protocol.UseName("c", 0), UID: "u", Revision: "7"}, Node: "n1", Store: "lost", Term: 1, Writes: 1,
 		Use: &protocol.Use{Claim: protocol.ClaimRef{Namespace: "ns", Name: "db", UID: "c"}, Pod: pod, Interface: "net1"},
 	}
 	err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutRight(protocol.FrozenSubLease(use)) })

@@ -63,11 +63,11 @@ func TestLeaseIsALostStoresAgain(t *testing.T) {
 	a := newRestoredAgent(t)
 	a.cl.Events = &warned{}
 	r := leaseRight(Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}, netip.MustParsePrefix("10.0.0.10/32"))
-	r.Phase, r.UID, r.Revision, r.Turn, r.Asserted, r.Term = protocol.Held, "u", "38", 3, 2, 2
+	r.Phase, r.UID, r.Revision, r.Writes, r.Asserted, r.Term = protocol.Held, "u", "38", 3, 2, 2
 	if err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutRight(r) }); err != nil {
 		t.Fatal(err)
 	}
-	shown := &shownLease{lease: protocol.Lease{Meta: protocol.Meta{Name: r.Name, UID: "u", Revision: "31"}, Turn: 2, Pool: "lan", Store: "lost"}}
+	shown := &shownLease{lease: protocol.Lease{Meta: protocol.Meta{Name: r.Name, UID: "u", Revision: "31"}, Writes: 2, Pool: "lan", Store: "lost"}}
 	if _, out, err := (carefulLeases{shown, a.rights}).ReadLease(t.Context(), r.Name); out != protocol.Done || a.reg.history.Restored != nil {
 		t.Errorf("%v, %v, history %+v; want the lease, and no news of the API server", out, err, a.reg.history)
 	}
@@ -81,7 +81,7 @@ func TestLeaseOfWhoHadItBefore(t *testing.T) {
 		st: newStore(t), cfg: Config{Node: "n1"}, log: slog.New(slog.DiscardHandler), metrics: newMetrics(nil),
 	})
 	a.reg.registrar = protocol.Registrar{Term: 3, Seen: protocol.Registration{Meta: protocol.Meta{UID: "s"}}}
-	r := protocol.Right{Kind: protocol.RightLease, Name: "x", Phase: protocol.Held, UID: "mine", Revision: "70", Turn: 1, Asserted: 3, Term: 3}
+	r := protocol.Right{Kind: protocol.RightLease, Name: "x", Phase: protocol.Held, UID: "mine", Revision: "70", Writes: 1, Asserted: 3, Term: 3}
 	if err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutRight(r) }); err != nil {
 		t.Fatal(err)
 	}

@@ -87,11 +87,11 @@ type shortOf struct {
 }
 
 func (s shortOf) ReadLease(_ context.Context, name string) (protocol.Lease, protocol.Outcome, error) {
-	return protocol.Lease{Meta: protocol.Meta{Name: name, UID: "u", Revision: "50"}, Turn: 2, Store: s.store}, protocol.Done, nil
+	return protocol.Lease{Meta: protocol.Meta{Name: name, UID: "u", Revision: "50"}, Writes: 2, Store: s.store}, protocol.Done, nil
 }
 
 func (shortOf) ReadSubLease(_ context.Context, name string) (protocol.SubLease, protocol.Outcome, error) {
-	return protocol.SubLease{Meta: protocol.Meta{Name: name, UID: "u", Revision: "50"}, Turn: 2}, protocol.Done, nil
+	return protocol.SubLease{Meta: protocol.Meta{Name: name, UID: "u", Revision: "50"}, Writes: 2}, protocol.Done, nil
 }
 
 // TestRecordOfALaterState: an object that comes short of its record shows once that
@@ -112,7 +112,7 @@ func TestRecordOfALaterState(t *testing.T) {
 			a := assemble(&base{
 				st: newStore(t), cfg: Config{Node: "n1"}, log: slog.New(slog.DiscardHandler), metrics: newMetrics(nil),
 			})
-			r := protocol.Right{Kind: protocol.RightUse, Name: "x", Phase: protocol.Releasing, UID: "u", Revision: "70", Turn: 3}
+			r := protocol.Right{Kind: protocol.RightUse, Name: "x", Phase: protocol.Releasing, UID: "u", Revision: "70", Writes: 3}
 			if err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutRight(r) }); err != nil {
 				t.Fatal(err)
 			}
@@ -337,7 +337,7 @@ func (u *unanswered) ReadSubLease(context.Context, string) (protocol.SubLease, p
 }
 
 func (u *unanswered) UpdateSubLease(_ context.Context, _, next protocol.SubLease) (protocol.SubLease, protocol.Outcome, error) {
-	u.sub.Term, u.sub.Turn, u.sub.Revision = next.Term, next.Turn, "9"
+	u.sub.Term, u.sub.Writes, u.sub.Revision = next.Term, next.Writes, "9"
 	return u.sub, protocol.Done, nil
 }
 
@@ -377,14 +377,14 @@ func TestRequestWithoutItsAnswer(t *testing.T) {
 			a.cl.Events = said
 			request := &protocol.Request{Pod: protocol.PodRef{Namespace: "ns", Name: "p", UID: "pod"}, Interface: "net1", Wants: []protocol.Wanted{{Pool: "lan"}}}
 			r := protocol.Right{
-				Kind: protocol.RightRequest, Name: "r", Phase: protocol.Held, UID: "u", Revision: "3", Turn: 1, Asserted: 2, Term: 2, SubLeaseRight: protocol.SubLeaseRight{Request: request, Addrs: []netip.Addr{x}, Leases: []string{protocol.LeaseName("lan", netip.PrefixFrom(x, 32))}},
+				Kind: protocol.RightRequest, Name: "r", Phase: protocol.Held, UID: "u", Revision: "3", Writes: 1, Asserted: 2, Term: 2, SubLeaseRight: protocol.SubLeaseRight{Request: request, Addrs: []netip.Addr{x}, Leases: []string{protocol.LeaseName("lan", netip.PrefixFrom(x, 32))}},
 			}
 			a.put(t, r)
 			if tt.open {
 				a.reg.history.Restored = nil
 			}
 			a.cl.SubLeases = carefulSubLeases{&unanswered{sub: protocol.SubLease{
-				Meta: protocol.Meta{Name: "r", UID: "u", Revision: "3"}, Protocol: protocol.Version, Node: "n1", Store: a.st.ID(), Term: 2, Turn: 1, Request: request, Granted: tt.answer,
+				Meta: protocol.Meta{Name: "r", UID: "u", Revision: "3"}, Protocol: protocol.Version, Node: "n1", Store: a.st.ID(), Term: 2, Writes: 1, Request: request, Granted: tt.answer,
 			}}, a.rights}
 			if _, _, err := a.rights.settle(t.Context(), r, a.rights.beginWith(protocol.Event{Kind: protocol.EventLook})); err != nil && !is[*awaitedError](err) {
 				t.Fatal(err)

@@ -38,17 +38,17 @@ func (rs *rights) callLease(ctx context.Context, self protocol.Self, r protocol.
 	case protocol.CallCreate:
 		l, out, err = rs.cl.Leases.CreateLease(ctx, protocol.Lease{
 			Meta: protocol.Meta{Name: r.Name}, Protocol: protocol.Version, Pool: r.Pool, PoolUID: r.PoolUID, Block: r.Block,
-			Holder: protocol.Holder{Node: self.Node}, Store: self.Store, Term: self.Term, Turn: 1, Ceded: r.CededNext(),
+			Holder: protocol.Holder{Node: self.Node}, Store: self.Store, Term: self.Term, Writes: 1, Ceded: r.CededNext(),
 		})
 	case protocol.CallRead:
 		l, out, err = rs.cl.Leases.ReadLease(ctx, r.Name)
 	case protocol.CallFence:
 		next := protocol.Lease{
 			Meta: meta(r), Protocol: protocol.Version, Pool: r.Pool, Block: r.Block, Holder: protocol.Holder{Node: self.Node},
-			Store: self.Store, Term: self.Term, Turn: r.Turn + 1, Ceded: r.CededNext(),
+			Store: self.Store, Term: self.Term, Writes: r.Writes + 1, Ceded: r.CededNext(),
 		}
 		old := next
-		old.Store, old.Term, old.Turn, old.Ceded = cmp.Or(r.Store, self.Store), r.Asserted, r.Turn, nil
+		old.Store, old.Term, old.Writes, old.Ceded = cmp.Or(r.Store, self.Store), r.Asserted, r.Writes, nil
 		// What is ceded is written whatever the object may have: earlier writes may not have
 		// landed.
 		if len(next.Ceded) == 0 {
@@ -77,14 +77,14 @@ func (rs *rights) callUse(ctx context.Context, self protocol.Self, ev protocol.E
 	switch ev.Call {
 	case protocol.CallCreate:
 		s, out, err = rs.cl.SubLeases.CreateSubLease(ctx, protocol.SubLease{
-			Meta: protocol.Meta{Name: r.Name}, Protocol: protocol.Version, Node: self.Node, Store: self.Store, Term: self.Term, Turn: 1, Use: r.Use,
+			Meta: protocol.Meta{Name: r.Name}, Protocol: protocol.Version, Node: self.Node, Store: self.Store, Term: self.Term, Writes: 1, Use: r.Use,
 		})
 	case protocol.CallRead:
 		s, out, err = rs.cl.SubLeases.ReadSubLease(ctx, r.Name)
 	case protocol.CallFence:
-		old := protocol.SubLease{Meta: meta(r), Protocol: protocol.Version, Term: r.Asserted, Turn: r.Turn, Use: &protocol.Use{}}
+		old := protocol.SubLease{Meta: meta(r), Protocol: protocol.Version, Term: r.Asserted, Writes: r.Writes, Use: &protocol.Use{}}
 		next := old
-		next.Term, next.Turn, next.Use = self.Term, r.Turn+1, r.Use
+		next.Term, next.Writes, next.Use = self.Term, r.Writes+1, r.Use
 		s, out, err = rs.cl.SubLeases.UpdateSubLease(ctx, old, next)
 	case protocol.CallDelete:
 		out, err = rs.cl.SubLeases.DeleteSubLease(ctx, meta(r))
@@ -106,14 +106,14 @@ func (rs *rights) callRequest(ctx context.Context, self protocol.Self, r protoco
 	switch call {
 	case protocol.CallCreate:
 		s, ev.Outcome, err = rs.cl.SubLeases.CreateSubLease(ctx, protocol.SubLease{
-			Meta: protocol.Meta{Name: r.Name}, Protocol: protocol.Version, Node: self.Node, Store: self.Store, Term: self.Term, Turn: 1, Request: r.Request,
+			Meta: protocol.Meta{Name: r.Name}, Protocol: protocol.Version, Node: self.Node, Store: self.Store, Term: self.Term, Writes: 1, Request: r.Request,
 		})
 	case protocol.CallRead:
 		s, ev.Outcome, err = rs.cl.SubLeases.ReadSubLease(ctx, r.Name)
 	case protocol.CallFence:
-		old := protocol.SubLease{Meta: meta(r), Protocol: protocol.Version, Term: r.Asserted, Turn: r.Turn}
+		old := protocol.SubLease{Meta: meta(r), Protocol: protocol.Version, Term: r.Asserted, Writes: r.Writes}
 		next := old
-		next.Term, next.Turn = self.Term, r.Turn+1
+		next.Term, next.Writes = self.Term, r.Writes+1
 		s, ev.Outcome, err = rs.cl.SubLeases.UpdateSubLease(ctx, old, next)
 	case protocol.CallDelete:
 		ev.Outcome, err = rs.cl.SubLeases.DeleteSubLease(ctx, meta(r))

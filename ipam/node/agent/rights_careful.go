@@ -43,7 +43,7 @@ func (c carefulLeases) ReadLease(ctx context.Context, name string) (protocol.Lea
 		return got, out, err
 	}
 	others := got.Store != c.rs.st.ID() && (r.Store == "" || got.Store != r.Store)
-	got, out, err = careful(got, out, err, c.rs.reg.read(ctx, s, s.history.RecordBehind(r, got.Meta, got.Turn, others) || s.history.Supplanted(r, got.Meta, s.term)))
+	got, out, err = careful(got, out, err, c.rs.reg.read(ctx, s, s.history.RecordBehind(r, got.Meta, got.Writes, others) || s.history.Supplanted(r, got.Meta, s.term)))
 	wait := c.rs.pools.withheld(got.Pool)
 	// Of an earlier pool of the name nothing is given back: the pool there is now may wait
 	// for just that lease, of a store that this node has lost, and the node for the pool.
@@ -103,7 +103,7 @@ func (c carefulSubLeases) ReadSubLease(ctx context.Context, name string) (protoc
 	if out != protocol.Done {
 		return got, out, err
 	}
-	return careful(got, out, err, c.rs.reg.read(ctx, s, s.history.RecordBehind(r, got.Meta, got.Turn, false) || s.history.Supplanted(r, got.Meta, s.term)))
+	return careful(got, out, err, c.rs.reg.read(ctx, s, s.history.RecordBehind(r, got.Meta, got.Writes, false) || s.history.Supplanted(r, got.Meta, s.term)))
 }
 
 func (c carefulSubLeases) UpdateSubLease(ctx context.Context, old, next protocol.SubLease) (protocol.SubLease, protocol.Outcome, error) {

@@ -44,12 +44,12 @@ func TestFencedGivesNoGrantAnew(t *testing.T) {
 				}
 				pod := protocol.PodRef{Namespace: "ns", Name: "p", UID: "pod"}
 				request := protocol.Right{
-					Kind: protocol.RightRequest, Name: "hash-1", Phase: protocol.Held, UID: "u", Revision: "7", Asserted: 3, Term: 3, Turn: 1,
+					Kind: protocol.RightRequest, Name: "hash-1", Phase: protocol.Held, UID: "u", Revision: "7", Asserted: 3, Term: 3, Writes: 1,
 					SubLeaseRight: protocol.SubLeaseRight{Request: &protocol.Request{Pod: pod, Interface: "net1", Wants: []protocol.Wanted{{Pool: "lan", Ranges: []string{"10.0.0.1-10.0.0.30"}}}}, Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.9")}, Leases: []string{"lan.0a000008.30"}},
 				}
 				lease := protocol.Right{
 					Kind: protocol.RightLease, Name: "lan.0a000000.30", LeaseRight: protocol.LeaseRight{Pool: "lan", PoolUID: "p", Block: netip.MustParsePrefix("10.0.0.0/30")},
-					Phase: protocol.Held, UID: "l", Revision: "6", Asserted: 3, Term: 3, Turn: 1,
+					Phase: protocol.Held, UID: "l", Revision: "6", Asserted: 3, Term: 3, Writes: 1,
 				}
 				has := store.Attachment{
 					Key: store.Key{Network: "net", ContainerID: tt.key, IfName: "net1"}, Pod: protocol.PodRef{Namespace: "ns", Name: "p", UID: tt.pod}, Boot: a.cfg.Boot, Generation: 1,

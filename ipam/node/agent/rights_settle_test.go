@@ -48,7 +48,7 @@ func (l *lateUses) UpdateSubLease(_ context.Context, old, next protocol.SubLease
 		l.mu.Lock()
 		return protocol.SubLease{}, protocol.NotFound, nil
 	}
-	l.now.Term, l.now.Turn, l.now.Use, l.now.Revision = next.Term, next.Turn, next.Use, l.now.Revision+"1"
+	l.now.Term, l.now.Writes, l.now.Use, l.now.Revision = next.Term, next.Writes, next.Use, l.now.Revision+"1"
 	return l.now, protocol.Done, nil
 }
 
@@ -72,7 +72,7 @@ func TestUseOfAnAddThatGaveUp(t *testing.T) {
 			Grants: []protocol.Grant{{Addr: addr, To: protocol.Grantee{Kind: protocol.GranteeClaim, UID: "c", Name: "db"}}}}}
 		r := protocol.Right{Kind: protocol.RightUse, Name: protocol.UseName("c", 0), SubLeaseRight: protocol.SubLeaseRight{Use: &first, Addrs: []netip.Addr{addr}, Leases: leases}}
 		going := r
-		going.Phase, going.UID, going.Revision, going.Turn, going.Asserted = protocol.Releasing, "u1", "7", 1, 3
+		going.Phase, going.UID, going.Revision, going.Writes, going.Asserted = protocol.Releasing, "u1", "7", 1, 3
 		if err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutRight(going) }); err != nil {
 			t.Fatal(err)
 		}

@@ -29,7 +29,7 @@ func TestHistory(t *testing.T) {
 	if h := read(); h != (protocol.History{}) {
 		t.Errorf("a new store has %+v", h)
 	}
-	want := protocol.History{Registrations: 3, Objects: 7, Registration: "u", Turn: 2, Epoch: "w", Restored: &protocol.Restoration{Back: true, Epoch: "v"}}
+	want := protocol.History{Registrations: 3, Objects: 7, Registration: "u", Writes: 2, Epoch: "w", Restored: &protocol.Restoration{Back: true, Epoch: "v"}}
 	if err := st.Update(t.Context(), func(tx *Tx) error { return tx.PutHistory(want) }); err != nil {
 		t.Fatal(err)
 	}
