@@ -134,7 +134,7 @@ func readOwn(r Right, self Self, o Object) Result {
 		}
 		return Result{Next: r, Call: CallConfirm}
 	case Held:
-		if o.UID != r.UID || o.Term != r.Term && r.Serves(self.Term) {
+		if o.UID != r.UID || o.Term != r.Term && r.Usable(self.Term) {
 			// It was deleted, and a create of ours came late; or it does not say
 			// any more what it served by. It is confirmed like a new one.
 			r.Term = 0
@@ -146,7 +146,7 @@ func readOwn(r Right, self Self, o Object) Result {
 		if r.awaits(self) {
 			return Result{Next: r, Call: CallConfirm} // it shows the fencing write of this term
 		}
-		if !r.Serves(self.Term) { // a fencing write is due, or in doubt: one that succeeds decides
+		if !r.Usable(self.Term) { // a fencing write is due, or in doubt: one that succeeds decides
 			return again(r)
 		}
 		if o.Stale { // another node judges siblings by what the use says: first that, then the confirmation
@@ -158,7 +158,7 @@ func readOwn(r Right, self Self, o Object) Result {
 		if !r.says(o) {
 			return again(r)
 		}
-		return Result{Next: r, Verdict: VerdictServes}
+		return Result{Next: r, Verdict: VerdictUsable}
 	case Releasing:
 		// Under another UID it is a create of ours that came late: as empty.
 		r.take(o)
@@ -188,7 +188,7 @@ func confirmed(r Right, self Self, ev Event) Result {
 			r.Addrs, r.Leases = ev.Addrs, ev.Leases
 		}
 		r.Phase = Held
-		return serve(r, self)
+		return usable(r, self)
 	case Refused:
 		if r.Phase == Held {
 			return refusedHeld(r, self, ev)
@@ -227,8 +227,8 @@ func refusedHeld(r Right, self Self, ev Event) Result {
 // keep has what rests on r go on in the term that its object carries, though nothing new
 // may, as res says.
 func keep(r Right, self Self, res Result) Result {
-	served := serve(r, self)
-	if served.Verdict != VerdictServes {
+	served := usable(r, self)
+	if served.Verdict != VerdictUsable {
 		return served
 	}
 	res.Next = served.Next
@@ -254,7 +254,7 @@ func fenced(r Right, self Self, ev Event) Result {
 			if !r.says(ev.Object) { // more was ceded while it was under way
 				return again(r)
 			}
-			return serve(r, self)
+			return usable(r, self)
 		}
 		// A right given away, or the use of a claim in a new term: what it rests
 		// on may have changed meanwhile.
@@ -287,18 +287,18 @@ func (r *Right) take(o Object) {
 // says reports whether o has ceded what r has, so that nothing is to be written.
 func (r LeaseRight) says(o Object) bool { return len(r.Taking) == 0 && slices.Equal(r.Ceded, o.Ceded) }
 
-func serve(r Right, self Self) Result {
+func usable(r Right, self Self) Result {
 	switch { // the term of the call may have ended while it was under way
 	case self.Term == 0:
 		return later(r, noRegistration)
 	case r.Asserted != self.Term:
-		if r.Serves(self.Term) {
+		if r.Usable(self.Term) {
 			r.Term = 0
 		}
 		return again(r)
 	}
 	r.Term = r.Asserted
-	return Result{Next: r, Verdict: VerdictServes}
+	return Result{Next: r, Verdict: VerdictUsable}
 }
 
 func later(r Right, why string) Result { return Result{Next: r, Verdict: VerdictLater, Why: why} }

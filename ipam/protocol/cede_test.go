@@ -55,7 +55,7 @@ func TestTakeBackWaitsForItsAnswer(t *testing.T) {
 		t.Errorf("a read gave %v back: the write that it shows may be followed by an older one's landing", cedeA)
 	}
 	done := Step(taking, cedeSelf, answerTo(CallFence, Done, o))
-	if want := []netip.Addr{cedeB}; !slices.Equal(done.Next.Ceded, want) || len(done.Next.Taking) > 0 || done.Verdict != VerdictServes {
+	if want := []netip.Addr{cedeB}; !slices.Equal(done.Next.Ceded, want) || len(done.Next.Taking) > 0 || done.Verdict != VerdictUsable {
 		t.Errorf("got %+v; want %v ceded, and served", done, want)
 	}
 }
@@ -208,7 +208,7 @@ func TestThawedLeaseWithGrantsIsAdopted(t *testing.T) {
 		}
 		res = Step(res.Next, cedeSelf, ev)
 	}
-	if !res.Next.Serves(2) || res.Next.Store != "" || !slices.Equal(res.Next.Ceded, r.Ceded) {
+	if !res.Next.Usable(2) || res.Next.Store != "" || !slices.Equal(res.Next.Ceded, r.Ceded) {
 		t.Errorf("got %+v; want it served, this store's own, with the same addresses ceded", res.Next)
 	}
 }

@@ -29,7 +29,7 @@ func TestFrozenSubLease(t *testing.T) {
 			if r.Kind == RightRequest && (len(r.Addrs) != 1 || !slices.Equal(r.Leases, []string{"l"})) {
 				t.Errorf("a request has %v of %v; want what it was granted", r.Addrs, r.Leases)
 			}
-			if r.Serves(3) || r.Serves(5) {
+			if r.Usable(3) || r.Usable(5) {
 				t.Error("it serves")
 			}
 			if res := Step(r, self, Event{Kind: EventWant}); res.Call != CallNone || res.Verdict != VerdictTaken {

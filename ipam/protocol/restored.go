@@ -158,7 +158,7 @@ func (r Right) PutBack(term int64) bool {
 // Unconfirmed reports whether a right that is Held has been said in term, and not been
 // confirmed in it: it gives nothing yet.
 func (r Right) Unconfirmed(term int64) bool {
-	return r.Phase == Held && r.PutBack(term) && !r.Serves(term)
+	return r.Phase == Held && r.PutBack(term) && !r.Usable(term)
 }
 
 // A Restoration is what a registration says while its agent knows that the API server has

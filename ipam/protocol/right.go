@@ -152,15 +152,15 @@ func (r Right) ListedOtherwise(uid UID, l Lease) bool {
 	return false
 }
 
-// Serves reports whether addresses may be given out by r in term. In no term, 0,
+// Usable reports whether addresses may be given out by r in term. In no term, 0,
 // nothing serves.
-func (r Right) Serves(term int64) bool { return r.Phase == Held && term != 0 && r.Term == term }
+func (r Right) Usable(term int64) bool { return r.Phase == Held && term != 0 && r.Term == term }
 
 // Keeps reports whether an attachment may be answered again in term what it has out of r:
 // r serves, or is a lease that is this node's in this term and waits for its pool alone.
 // One that is being deleted is not: it goes, and then the block is whoever's is faster.
 func (r Right) Keeps(term int64) bool {
-	return r.Serves(term) || r.Kind == RightLease && r.Phase == Held && !r.Deleting && term != 0 && r.PutBack(term)
+	return r.Usable(term) || r.Kind == RightLease && r.Phase == Held && !r.Deleting && term != 0 && r.PutBack(term)
 }
 
 // union returns the addresses of a and b in ascending order, without memory of

@@ -36,7 +36,7 @@ func brokenRules(w walk, ev Event, res Result) []string {
 	if w.Phase == "" {
 		was.Phase = ""
 	}
-	serves := !res.Forget && next.Serves(w.reg)
+	serves := !res.Forget && next.Usable(w.reg)
 	answered := func(c Call, outs ...Outcome) bool {
 		return ev.Kind == EventAnswer && ev.Call == c && slices.Contains(outs, ev.Outcome)
 	}
@@ -64,18 +64,18 @@ func brokenRules(w walk, ev Event, res Result) []string {
 			ev.Now.Sub(was.NotedAt) < LooksLast},
 		{"a lost right is written to", was.Phase == Lost && write},
 		{"a right serves without a registration", serves && w.reg == 0},
-		{"a right serves although its object was not seen written in this term", serves && !was.Serves(w.reg) && after.written != w.reg},
-		{"a right serves unconfirmed", serves && !was.Serves(w.reg) && !after.confirmed},
-		{"a right serves after a read alone", serves && !was.Serves(w.reg) && answered(CallRead, Done)},
+		{"a right serves although its object was not seen written in this term", serves && !was.Usable(w.reg) && after.written != w.reg},
+		{"a right serves unconfirmed", serves && !was.Usable(w.reg) && !after.confirmed},
+		{"a right serves after a read alone", serves && !was.Usable(w.reg) && answered(CallRead, Done)},
 		{"a released right serves at once", serves && was.Phase == Releasing && !answered(CallConfirm, Done)},
-		{"the verdict is Serves, and the right does not", res.Verdict == VerdictServes && !serves},
+		{"the verdict is Serves, and the right does not", res.Verdict == VerdictUsable && !serves},
 		{"neither a call nor a verdict", res.Call == CallNone && res.Verdict == VerdictNone},
 		{"a call, and a verdict that it may change", res.Call != CallNone && res.Verdict != VerdictNone && res.Verdict != VerdictRefused},
 		{"a ceded address is the node's again without an answered write that says so", len(was.Ceded) > 0 && len(next.Ceded) == 0 && !res.Forget &&
 			!(answered(CallFence, Done) && len(ev.Object.Ceded) == 0 && len(was.Taking) > 0)},
 		{"what is ceded is not noted", ev.Kind == EventCede && was.Phase == Held && w.reg != 0 && len(next.Ceded) == 0},
 		{"a granted address is taken back", res.Call == CallFence && len(next.Grants) > 0 && len(next.Ceded) > 0 && len(next.CededNext()) == 0},
-		{"a right serves and does not say what it has ceded", res.Verdict == VerdictServes && answered(CallRead, Done) && len(next.Ceded) != len(ev.Object.Ceded)},
+		{"a right serves and does not say what it has ceded", res.Verdict == VerdictUsable && answered(CallRead, Done) && len(next.Ceded) != len(ev.Object.Ceded)},
 		{"a frozen right is written to, or given back unasked", was.Phase == Frozen && write && ev.Kind != EventLetGo},
 		{"a right of a lost store serves", serves && next.Store != ""},
 		{"a sub-lease of a lost store is written to", was.Store != "" && was.Kind != RightLease && res.Call == CallFence},
@@ -136,7 +136,7 @@ func TestStepServes(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			for _, w := range reached(kind) {
 				for name, there := range clusters(w) {
-					serves := func(res Result) bool { return res.Verdict == VerdictServes }
+					serves := func(res Result) bool { return res.Verdict == VerdictUsable }
 					// What it was granted is another's.
 					gone := kind == RightRequest && w.Phase == Held && name != "mine"
 					// The hourly list of the node's own leases finds it.

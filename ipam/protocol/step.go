@@ -259,7 +259,7 @@ func want(r Right, self Self, ev Event) Result {
 		return Result{Next: r, Call: CallCreate}
 	case Held:
 		if r.Term == self.Term {
-			return Result{Next: r, Verdict: VerdictServes}
+			return Result{Next: r, Verdict: VerdictUsable}
 		}
 		return inTerm(r, self)
 	case Releasing:

@@ -9,8 +9,8 @@ type Verdict uint8
 const (
 	// VerdictNone: a call is under way; the next answer tells.
 	VerdictNone Verdict = iota
-	// VerdictServes: Held in the registration's term.
-	VerdictServes
+	// VerdictUsable: Held in the registration's term.
+	VerdictUsable
 	// VerdictTaken: the object is another's.
 	VerdictTaken
 	// VerdictRefused: confirmed not to serve; Result.Why says why.

@@ -208,7 +208,7 @@ func (n *simNode) whetherServing() (bool, string) {
 
 // serves reports whether r gives addresses in the agent's term.
 func (n *simNode) serves(r protocol.Right) bool {
-	return n.agent != nil && r.Serves(n.disk.term)
+	return n.agent != nil && r.Usable(n.disk.term)
 }
 
 // names are the names of the node's rights that keep accepts, in order.

@@ -233,7 +233,7 @@ func useServes(tx *store.Tx, name string, term int64) (bool, error) {
 	}
 	r, ok, err := tx.Right(name)
 	// A frozen one is never confirmed: only who has it already comes here with it.
-	return ok && (r.Serves(term) || r.Phase == protocol.Frozen), err
+	return ok && (r.Usable(term) || r.Phase == protocol.Frozen), err
 }
 
 // has reports whether what add is to commit is what the interface of its pod has already. It

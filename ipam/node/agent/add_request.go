@@ -25,7 +25,7 @@ func (a *Agent) holdGranted(ctx context.Context, add *addCall) (att store.Attach
 	if err != nil || r.Phase != protocol.Held {
 		return att, false, err
 	}
-	if !r.Serves(a.reg.term()) { // to be confirmed in a new term first
+	if !r.Usable(a.reg.term()) { // to be confirmed in a new term first
 		if r, ok, err = a.await(ctx, add, r); err != nil || !ok {
 			if is[*RefusedError](err) {
 				err = nil
@@ -183,7 +183,7 @@ func (a *Agent) await(ctx context.Context, add *addCall, r protocol.Right) (_ pr
 		entry := a.rights.requests.try(r.Name, add.requester(), a.sched.Now())
 		now, res, err := a.rights.settleForADD(ctx, r, a.rights.beginWith(ev))
 		switch res.Verdict {
-		case protocol.VerdictServes:
+		case protocol.VerdictUsable:
 			a.metrics.asked.WithLabelValues("granted").Inc()
 			return now, true, nil
 		case protocol.VerdictRefused:

@@ -40,7 +40,7 @@ func (a *Agent) use(ctx context.Context, c protocol.Claim, ask protocol.Use, con
 			return "", nil, &ClaimError{Claim: c.Ref().String(), Why: "use not settled: " + err.Error(), Later: true}
 		}
 		switch res.Verdict {
-		case protocol.VerdictServes:
+		case protocol.VerdictUsable:
 			return got.Name, addrs, nil
 		case protocol.VerdictTaken:
 			why = res.Why

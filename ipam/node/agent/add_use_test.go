@@ -125,7 +125,7 @@ func TestUseOfAnEarlierTerm(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if now.Serves(2) == tt.lost || subs.writes != 1 {
+			if now.Usable(2) == tt.lost || subs.writes != 1 {
 				t.Errorf("after %d writes the use is %s in term %d (%v, %s); lost: want %v, after one write", subs.writes, now.Phase, now.Term, res.Verdict, res.Why, tt.lost)
 			}
 			if (len(said.said) == 1) != tt.lost {
@@ -389,7 +389,7 @@ func TestUseBesideAnEarlierOne(t *testing.T) {
 					t.Fatal(err)
 				}
 
-				if got, res, err := a.rights.settle(t.Context(), r, a.rights.beginWith(protocol.Event{Kind: protocol.EventLook})); err != nil || !got.Serves(3) || res.Verdict != protocol.VerdictLater {
+				if got, res, err := a.rights.settle(t.Context(), r, a.rights.beginWith(protocol.Event{Kind: protocol.EventLook})); err != nil || !got.Usable(3) || res.Verdict != protocol.VerdictLater {
 					t.Errorf("said in a new term: %v in term %d, %v (%s), %v; want that it serves who has it", got.Phase, got.Term, res.Verdict, res.Why, err)
 				}
 				synctest.Wait()
@@ -408,7 +408,7 @@ func TestUseBesideAnEarlierOne(t *testing.T) {
 				want := r
 				want.Use = of("new")
 				_, res, err := a.settleUse(ctx, want)
-				if err != nil || (res.Verdict == protocol.VerdictServes) != tt.served {
+				if err != nil || (res.Verdict == protocol.VerdictUsable) != tt.served {
 					t.Errorf("the pod's ADD: %v (%s), %v; want that it is served: %v", res.Verdict, res.Why, err, tt.served)
 				}
 				if !tt.served && (res.Verdict != protocol.VerdictLater || !strings.Contains(res.Why, "has not given back yet the use c.0 of pod ns/earlier")) {

@@ -190,9 +190,9 @@ func (bs *blocks) obtainExact(ctx context.Context, p *pool, n addressDemand) (un
 	switch {
 	case err != nil:
 		return nil, notSettled(p, block, err)
-	case res.Verdict == protocol.VerdictServes && !slices.Contains(r.Ceded, n.exact):
+	case res.Verdict == protocol.VerdictUsable && !slices.Contains(r.Ceded, n.exact):
 		return nil, nil
-	case res.Verdict == protocol.VerdictServes:
+	case res.Verdict == protocol.VerdictUsable:
 		if ok, err := bs.takeBack(ctx, p, known, n); ok || err != nil {
 			return nil, err
 		}

@@ -56,7 +56,7 @@ func (bs *blocks) unsettled(p *pool, known *knownPool, n addressDemand) (block n
 			if err != nil {
 				return err
 			}
-			waits := r.Phase == protocol.Noted || r.Phase == protocol.Releasing || r.Phase == protocol.Held && !r.Serves(term) && free[r.Block] > 0
+			waits := r.Phase == protocol.Noted || r.Phase == protocol.Releasing || r.Phase == protocol.Held && !r.Usable(term) && free[r.Block] > 0
 			if r.Kind != protocol.RightLease || r.Pool != p.name || !waits || allocator.FamilyOf(r.Block.Addr()) != n.family {
 				continue
 			}
@@ -184,7 +184,7 @@ func (bs *blocks) tryBlock(ctx context.Context, p *pool, known *knownPool, block
 		return true, notSettled(p, block, err)
 	}
 	switch res.Verdict {
-	case protocol.VerdictServes:
+	case protocol.VerdictUsable:
 		bs.log.InfoContext(ctx, "block leased", "pool", known.Name, "block", block)
 		return true, nil
 	case protocol.VerdictTaken, protocol.VerdictGone:

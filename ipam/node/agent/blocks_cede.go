@@ -185,7 +185,7 @@ func (bs *blocks) handBack(ctx context.Context, r protocol.Right) {
 	// since has moved its revision, at which the delete must be.
 	r, res, err := bs.rights.settle(ctx, r, bs.rights.beginWith(protocol.Event{Kind: protocol.EventLook}))
 	switch {
-	case err != nil || res.Verdict != protocol.VerdictServes:
+	case err != nil || res.Verdict != protocol.VerdictUsable:
 	case r.Granted:
 		bs.cedeOf(ctx, r, nil)
 	default:
@@ -220,7 +220,7 @@ func (bs *blocks) cedeOf(ctx context.Context, r protocol.Right, within *netipx.I
 	}
 	bs.metrics.ceded.Add(float64(ceded))
 	bs.log.InfoContext(ctx, "addresses ceded", "lease", r.Name, "addresses", ceded, "verdict", res.Verdict)
-	return res.Verdict == protocol.VerdictServes
+	return res.Verdict == protocol.VerdictUsable
 }
 
 // heardCeded reports whether the API server has heard of what r, of which nothing is free in
@@ -231,7 +231,7 @@ func (bs *blocks) heardCeded(ctx context.Context, r protocol.Right, within *neti
 		return true
 	}
 	_, res, err := bs.rights.settle(ctx, r, bs.rights.beginWith(protocol.Event{Kind: protocol.EventLook}))
-	return len(r.Taking) == 0 && err == nil && res.Verdict == protocol.VerdictServes
+	return len(r.Taking) == 0 && err == nil && res.Verdict == protocol.VerdictUsable
 }
 
 // barFree bars the free addresses of the block of r, which must be held, and returns
@@ -290,7 +290,7 @@ func (bs *blocks) cedeExhausted(ctx context.Context) {
 		sched.Each(ctx, bs.sched, bs.cfg.Parallel, idle, func(r protocol.Right) {
 			if r.Term != 0 {
 				_, res, err := bs.rights.settle(ctx, r, bs.rights.beginWith(protocol.Event{Kind: protocol.EventLook}))
-				if err != nil || res.Verdict != protocol.VerdictServes {
+				if err != nil || res.Verdict != protocol.VerdictUsable {
 					return
 				}
 			}

@@ -81,7 +81,7 @@ func (bs *blocks) idleRights(rights []protocol.Right) []protocol.Right {
 		if now.Since(since) < after {
 			continue
 		}
-		if r.Kind == protocol.RightLease && r.Serves(term) { // another gives nothing, and is no reserve
+		if r.Kind == protocol.RightLease && r.Usable(term) { // another gives nothing, and is no reserve
 			// Not the block's size: at the edges of a pool, and where addresses are
 			// excluded or static-only, a block has fewer to give, or none.
 			f, free := allocator.FamilyOf(r.Block.Addr()), info[assign.BlockKey{Pool: r.Pool, Block: r.Block}].Free

@@ -37,7 +37,7 @@ func (bs *blocks) takeBack(ctx context.Context, p *pool, known *knownPool, n add
 	if errors.Is(err, errNothing) { // another acquire was faster
 		return true, nil
 	}
-	if err != nil || res.Verdict != protocol.VerdictServes {
+	if err != nil || res.Verdict != protocol.VerdictUsable {
 		return false, err
 	}
 	taken := 0
@@ -79,7 +79,7 @@ func (bs *blocks) ceded(ctx context.Context, p *pool, known *knownPool, n addres
 			if err != nil {
 				return err
 			}
-			if r.Kind != protocol.RightLease || r.Pool != p.name || !r.Serves(term) || len(r.Ceded) == len(r.Grants) {
+			if r.Kind != protocol.RightLease || r.Pool != p.name || !r.Usable(term) || len(r.Ceded) == len(r.Grants) {
 				continue
 			}
 			for _, x := range r.Ceded {

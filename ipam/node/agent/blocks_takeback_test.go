@@ -94,7 +94,7 @@ func TestTakeBackOfAnEndedAdd(t *testing.T) {
 		now, _ := a.right(r.Name)
 		leases.mu.Lock()
 		defer leases.mu.Unlock()
-		if len(now.Taking) > 0 || !slices.Equal(now.Ceded, leases.now.Ceded) || !now.Serves(3) {
+		if len(now.Taking) > 0 || !slices.Equal(now.Ceded, leases.now.Ceded) || !now.Usable(3) {
 			t.Errorf("the lease says %v is ceded, this node %v, taking %v: neither it nor the cluster can give the rest", leases.now.Ceded, now.Ceded, now.Taking)
 		}
 	})
@@ -122,8 +122,8 @@ func TestTakesBackWhatIsInUse(t *testing.T) {
 			time.Sleep(lookEvery)
 		}
 		now, _ := a.right(r.Name)
-		if want := []netip.Addr{free}; !slices.Equal(leases.now.Ceded, want) || !slices.Equal(now.Ceded, want) || len(now.Taking) > 0 || !now.Serves(3) {
-			t.Errorf("the lease says %v is ceded, this node %v, taking %v, serving %v; want %v, and that it serves", leases.now.Ceded, now.Ceded, now.Taking, now.Serves(3), want)
+		if want := []netip.Addr{free}; !slices.Equal(leases.now.Ceded, want) || !slices.Equal(now.Ceded, want) || len(now.Taking) > 0 || !now.Usable(3) {
+			t.Errorf("the lease says %v is ceded, this node %v, taking %v, serving %v; want %v, and that it serves", leases.now.Ceded, now.Ceded, now.Taking, now.Usable(3), want)
 		}
 	})
 }

@@ -390,7 +390,7 @@ func TestRequestWithoutItsAnswer(t *testing.T) {
 				t.Fatal(err)
 			}
 			now, _ := a.right("r")
-			if now.Phase != tt.phase || now.Serves(3) != tt.serves {
+			if now.Phase != tt.phase || now.Usable(3) != tt.serves {
 				t.Errorf("the request is %+v; want it %s, serving: %v", now, tt.phase, tt.serves)
 			}
 			if (len(said.said) == 1) != (tt.phase == protocol.Lost) {

@@ -23,7 +23,7 @@ func (rs *rights) confirm(ctx context.Context, name string) error {
 		return err
 	}
 	r, res, err := rs.settleForADD(ctx, r, rs.beginWith(protocol.Event{Kind: protocol.EventWant}))
-	if err == nil && !r.Serves(rs.reg.term()) && (res.Verdict == protocol.VerdictLater || res.Verdict == protocol.VerdictRefused) {
+	if err == nil && !r.Usable(rs.reg.term()) && (res.Verdict == protocol.VerdictLater || res.Verdict == protocol.VerdictRefused) {
 		err = &assign.UnconfirmedError{Right: name, Why: res.Why}
 	}
 	return err

@@ -142,7 +142,7 @@ type unservingLeases struct {
 func (d *unservingLeases) follow(term int64, res protocol.Result) {
 	r := res.Next
 	open := !res.Forget && slices.Contains([]protocol.Phase{protocol.Held, protocol.Lost, protocol.Frozen}, r.Phase)
-	d.set(r, open && !r.Serves(term))
+	d.set(r, open && !r.Usable(term))
 }
 
 // set notes whether r is open and does not serve.

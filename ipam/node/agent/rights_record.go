@@ -30,7 +30,7 @@ func (rs *rights) record(tx *store.Tx, was protocol.Right, known bool, res proto
 // openBlock makes the node's allocation state follow a lease: its block is open
 // while the lease is Held or Frozen, or Lost with attachments on it, and what the
 // lease has ceded is barred in it. Whether addresses are given out of an open block,
-// [protocol.Right.Serves] says at each ADD.
+// [protocol.Right.Usable] says at each ADD.
 func (rs *rights) openBlock(tx *store.Tx, was protocol.Right, res protocol.Result) error {
 	stays := !res.Forget && slices.Contains([]protocol.Phase{protocol.Held, protocol.Lost, protocol.Frozen}, res.Next.Phase)
 	shape, err := rs.pools.shapeOf(tx, was.Pool)
@@ -149,7 +149,7 @@ func (rs *rights) enter(tx *store.Tx, term int64) (again []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if !r.Serves(term) {
+		if !r.Usable(term) {
 			again = append(again, r.Name)
 		}
 		rs.follows(protocol.Self{Term: term}, protocol.Result{Next: r})

@@ -86,11 +86,11 @@ func (rs *rights) retryLater() time.Duration { return retryAfter - sched.N(rs.sc
 func (rs *rights) planNext(self protocol.Self, res protocol.Result, before *plannedLook) {
 	r, now := res.Next, rs.sched.Now().Wall
 	switch {
-	case res.Forget || res.Verdict == protocol.VerdictServes:
+	case res.Forget || res.Verdict == protocol.VerdictUsable:
 		rs.schedule.drop(r.Name, before)
 	case res.Verdict == protocol.VerdictRefused && r.Phase == protocol.Held:
 		rs.schedule.drop(r.Name, before) // a renewal was refused; what rests on it goes on
-	case r.Kind == protocol.RightUse && r.Serves(self.Term):
+	case r.Kind == protocol.RightUse && r.Usable(self.Term):
 		rs.lookIn(r.Name, time.Minute) // a renewal has to wait; likewise
 	case r.Kind == protocol.RightRequest && r.Phase == protocol.Noted && r.UID != "":
 		rs.schedule.drop(r.Name, before) // it waits for the controller: its ADD watches it
@@ -145,7 +145,7 @@ func (rs *rights) lookAgain(ctx context.Context) {
 // may be forgotten, whatever kept it from being planned.
 func (rs *rights) planLooks(ctx context.Context) {
 	term := rs.reg.term()
-	forgotten, err := rs.rightsThat(func(r protocol.Right) bool { return !r.Serves(term) && rs.schedule.planned(r.Name) == nil })
+	forgotten, err := rs.rightsThat(func(r protocol.Right) bool { return !r.Usable(term) && rs.schedule.planned(r.Name) == nil })
 	if err != nil {
 		rs.log.ErrorContext(ctx, "store not read", "error", err)
 		return

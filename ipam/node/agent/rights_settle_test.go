@@ -94,7 +94,7 @@ func TestUseOfAnAddThatGaveUp(t *testing.T) {
 			t.Fatalf("the first ADD: %v; want that it ends before its answer", res.Verdict)
 		}
 		_, res, err := add(t.Context(), second)
-		if err != nil || res.Verdict != protocol.VerdictServes {
+		if err != nil || res.Verdict != protocol.VerdictUsable {
 			t.Fatalf("the second ADD: %v %v %v", res.Verdict, res.Why, err)
 		}
 		time.Sleep(time.Minute)

@@ -272,7 +272,7 @@ func TestSettleKeepsALookThatItDoesNotMake(t *testing.T) {
 			}
 			a.rights.lookIn(r.Name, time.Minute)
 			_, res, err := a.rights.settle(t.Context(), r, a.rights.beginWith(protocol.Event{Kind: tt.event}))
-			if err != nil || res.Verdict != protocol.VerdictServes {
+			if err != nil || res.Verdict != protocol.VerdictUsable {
 				t.Fatalf("it ends with %v, %v", res.Verdict, err)
 			}
 			if got := a.rights.schedule.planned(r.Name) != nil; got != tt.stays {

@@ -172,7 +172,7 @@ func (p *Publisher) current() (map[string]state, error) {
 			if err != nil {
 				return err
 			}
-			if r.Kind == protocol.RightLease && r.Serves(term) {
+			if r.Kind == protocol.RightLease && r.Usable(term) {
 				b := info[assign.BlockKey{Pool: r.Pool, Block: r.Block}]
 				all[r.Name] = state{uid: r.UID, used: b.Taken, free: b.Free}
 			}

@@ -177,7 +177,7 @@ func TestRightServes(t *testing.T) {
 	want := func(tx *Tx, name string, term int64, serves bool) {
 		t.Helper()
 		for range 2 {
-			if got, err := tx.RightServes(name, term); err != nil || got != serves {
+			if got, err := tx.RightUsable(name, term); err != nil || got != serves {
 				t.Errorf("right %s serves in term %d: %v, %v; want %v", name, term, got, err, serves)
 			}
 		}

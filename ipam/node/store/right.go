@@ -19,10 +19,10 @@ func (tx *Tx) Right(name string) (r protocol.Right, ok bool, err error) {
 	return r, err == nil, err
 }
 
-// RightServes reports whether there is a right of that name by which addresses may be
-// given in term, as [protocol.Right.Serves] has it. Every ADD out of a lease asks, so that
+// RightUsable reports whether there is a right of that name by which addresses may be
+// given in term, as [protocol.Right.Usable] has it. Every ADD out of a lease asks, so that
 // it decodes a record only where that is another than last time.
-func (tx *Tx) RightServes(name string, term int64) (bool, error) {
+func (tx *Tx) RightUsable(name string, term int64) (bool, error) {
 	payload, err := tx.get(&tx.rights, []byte(name))
 	if err != nil || payload == nil { // one that is not there serves nothing
 		return false, err
@@ -38,10 +38,10 @@ func (tx *Tx) RightServes(name string, term int64) (bool, error) {
 			tx.decoded[name] = known
 		}
 	}
-	return known.right.Serves(term), nil
+	return known.right.Usable(term), nil
 }
 
-// decoded is what RightServes has read: a record, and what of it matters there.
+// decoded is what RightUsable has read: a record, and what of it matters there.
 type decoded struct {
 	payload []byte
 	right   protocol.Right

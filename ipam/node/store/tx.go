@@ -34,7 +34,7 @@ type batch struct {
 
 	node, attachments, pods, uses, rights bucket
 	tables                                map[protocol.PoolName]*table
-	// decoded is what RightServes has read, also before this batch; nil keeps nothing.
+	// decoded is what RightUsable has read, also before this batch; nil keeps nothing.
 	decoded map[string]decoded
 
 	st      state  // as it will be committed
