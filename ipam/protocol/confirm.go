@@ -222,18 +222,18 @@ func PickUse(recorded []Right) Right {
 // Keeps reports whether every address that the use is answered with is still granted
 // to its claim, so that a pod which has had them keeps them, whatever stands against
 // a new one: while the use is there, they are not freed, marked freeing or not. Of one
-// that had vanished a mark may be older than the use, and a stranger may have them.
+// that had vanished a mark may be older than the use, and a otherWorkload may have them.
 func (e UseEvidence) Keeps() bool {
 	for _, a := range e.Addrs {
 		if g, ok := grantIn(e.Leases, a, e.Own.Claim.UID); !ok || e.Vanished && g.Freeing {
 			return false
 		}
 	}
-	return len(e.Addrs) > 0 && !(e.Vanished && e.stranger())
+	return len(e.Addrs) > 0 && !(e.Vanished && e.otherWorkload())
 }
 
-// stranger reports whether the claim's other use is of a pod that may not share it.
-func (e UseEvidence) stranger() bool {
+// otherWorkload reports whether the claim's other use is of a pod that may not share it.
+func (e UseEvidence) otherWorkload() bool {
 	o := e.other()
 	return o != nil && !Siblings(e.Own.Pod, o.Use.Pod, e.Claim)
 }

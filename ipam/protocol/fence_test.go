@@ -27,7 +27,7 @@ func TestServing(t *testing.T) {
 		{"F by the boot clock, the wall clock gone back", nil, boot, false},
 		{"F by the wall clock, the boot clock stopped", nil, wall, false},
 		{"no registration", func(s *Registrar) { s.Term = 0 }, sent, false},
-		{"another machine is registered", func(s *Registrar) { s.Term, s.Stranger = 0, &Watch{} }, sent, false},
+		{"another machine is registered", func(s *Registrar) { s.Term, s.OtherHolder = 0, &Watch{} }, sent, false},
 		{"F is never", fence(0, 0), sent.add(1000 * time.Hour), true},
 		{"F was lengthened, and the cluster does not know yet", fence(time.Hour, f), sent.add(f), false},
 		{"F was shortened, and the cluster may know already", fence(5*time.Minute, f), sent.add(5 * time.Minute), false},

@@ -50,7 +50,7 @@ type Registrar struct {
 	// Pending is a heartbeat whose answer is not known.
 	Pending *Beat
 	// Stranger is since when another machine's registration has been seen unchanged.
-	Stranger *Watch
+	OtherHolder *Watch
 	// Restored is what the next heartbeats say in [Registration.Restored].
 	Restored string
 	// Report is what the next heartbeats say in [Registration.Report].
@@ -106,7 +106,7 @@ func (s Registrar) fence() time.Duration {
 // Serving reports whether the agent may give out addresses at now; if not, why.
 func (s Registrar) Serving(now Instant) (bool, string) {
 	switch {
-	case s.Term == 0 && s.Stranger != nil:
+	case s.Term == 0 && s.OtherHolder != nil:
 		return false, fmt.Sprintf("the registration of node %s is held by another machine (store %s, machine %s)", s.Self.Node, s.Seen.Store, s.Seen.Machine)
 	case s.Term == 0 && s.Off:
 		return false, fmt.Sprintf("node %s has the out-of-service taint, and what it held is taken over: remove the taint now that the machine is back", s.Self.Node)
@@ -169,7 +169,7 @@ func StepRegistration(s Registrar, ev RegistrationEvent) RegistrationResult {
 	switch ev.Call {
 	case RegistrationNone:
 		// Without a term there is none to beat in: it did not register when it wanted to.
-		if s.Seen.UID == "" || s.Term == 0 || s.Pending != nil || s.Stranger != nil {
+		if s.Seen.UID == "" || s.Term == 0 || s.Pending != nil || s.OtherHolder != nil {
 			return RegistrationResult{Next: s, Call: RegistrationRead}
 		}
 		return s.beat(ev.Now, s.Term)
@@ -184,7 +184,7 @@ func StepRegistration(s Registrar, ev RegistrationEvent) RegistrationResult {
 func (s Registrar) read(ev RegistrationEvent) RegistrationResult {
 	switch ev.Outcome {
 	case NotFound:
-		s.Seen, s.Stranger = Registration{}, nil
+		s.Seen, s.OtherHolder = Registration{}, nil
 		return s.register(ev.Now)
 	case Done:
 	case Unknown, Exists, Conflict, Refused:
@@ -194,7 +194,7 @@ func (s Registrar) read(ev RegistrationEvent) RegistrationResult {
 	s.Seen, s.LastTerm = reg, max(s.LastTerm, reg.Term)
 	switch {
 	case s.names(reg):
-		s.Stranger = nil
+		s.OtherHolder = nil
 		if s.Pending.wrote(reg) {
 			res := s.accept(reg, s.Pending.Sent)
 			f := res.Next.fence()
@@ -209,18 +209,18 @@ func (s Registrar) read(ev RegistrationEvent) RegistrationResult {
 		}
 		return s.beat(ev.Now, reg.Term)
 	case reg.Machine == s.Self.Machine, reg.Ended():
-		s.Stranger = nil
+		s.OtherHolder = nil
 		return s.register(ev.Now)
 	}
 	// Another machine is registered. It may be alive, or be the one that this
 	// machine replaces: half of its F without a change tells.
 	s.Term = 0
-	if h := heartbeatOf(reg); s.Stranger == nil || s.Stranger.heartbeat != h {
-		s.Stranger = &Watch{heartbeat: h, Since: ev.Now}
+	if h := heartbeatOf(reg); s.OtherHolder == nil || s.OtherHolder.heartbeat != h {
+		s.OtherHolder = &Watch{heartbeat: h, Since: ev.Now}
 	}
 	// By the boot clock alone: a wall clock that jumps must not cut this short.
-	if f := reg.Fence; f > 0 && ev.Now.Boot-s.Stranger.Since.Boot >= f/2 {
-		s.Stranger = nil
+	if f := reg.Fence; f > 0 && ev.Now.Boot-s.OtherHolder.Since.Boot >= f/2 {
+		s.OtherHolder = nil
 		return s.register(ev.Now)
 	}
 	_, why := s.Serving(ev.Now)
@@ -252,7 +252,7 @@ func (s Registrar) names(reg Registration) bool {
 }
 
 func (s Registrar) accept(reg Registration, sent Instant) RegistrationResult {
-	s.Seen, s.Pending, s.Stranger = reg, nil, nil
+	s.Seen, s.Pending, s.OtherHolder = reg, nil, nil
 	s.Term, s.LastTerm, s.Sent, s.Fence = reg.Term, max(s.LastTerm, reg.Term), sent, reg.Fence
 	return RegistrationResult{Next: s, Accepted: true}
 }

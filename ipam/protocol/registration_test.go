@@ -53,7 +53,7 @@ func TestStepRegistration(t *testing.T) {
 	forever.Fence = 0
 	stranger := func(since Instant) func(*Registrar) {
 		return func(s *Registrar) {
-			s.Term, s.Stranger = 0, &Watch{heartbeat: heartbeatOf(otherRegistration("1")), Since: since}
+			s.Term, s.OtherHolder = 0, &Watch{heartbeat: heartbeatOf(otherRegistration("1")), Since: since}
 		}
 	}
 	ended := EndTerm(otherRegistration("6"), EvidenceTaint)
@@ -191,7 +191,7 @@ func saysOff(res RegistrationResult) string {
 }
 
 func saysWho(res RegistrationResult) string {
-	if !strings.Contains(res.Why, "s9") || !strings.Contains(res.Why, "m9") || res.Next.Stranger == nil {
+	if !strings.Contains(res.Why, "s9") || !strings.Contains(res.Why, "m9") || res.Next.OtherHolder == nil {
 		return "it does not say who is registered"
 	}
 	return notAccepted(res)

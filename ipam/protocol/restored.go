@@ -97,7 +97,7 @@ func (h History) Rewound() History {
 // each of its rights anew.
 func (s Registrar) Rewound() Registrar {
 	s.LastTerm = max(s.LastTerm, s.Term) + 1
-	s.Term, s.Seen, s.Pending, s.Stranger = 0, Registration{}, nil, nil
+	s.Term, s.Seen, s.Pending, s.OtherHolder = 0, Registration{}, nil, nil
 	return s
 }
 
@@ -112,8 +112,8 @@ func (r Restoration) Reopened(p Pool) bool { return p.Open && p.Epoch > r.Epoch 
 // right says nothing either: its record stays at this node's last write, and the object
 // may come short of it for as long as pods here use it. Nor does an object that is another's,
 // or a lost store's again from which r had come: r is about to be Lost.
-func (h History) RecordBehind(r Right, m Meta, writes int64, others bool) bool {
-	return h.Restored == nil && r.Phase != Lost && !others && r.Behind(m, writes)
+func (h History) RecordBehind(r Right, m Meta, writes int64, otherHolder bool) bool {
+	return h.Restored == nil && r.Phase != Lost && !otherHolder && r.Behind(m, writes)
 }
 
 // Supplanted reports whether m, another object of the name of r, was there before the last

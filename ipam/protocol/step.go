@@ -93,7 +93,7 @@ type Event struct {
 	Object  Object
 	// Keeps says, of a use that was not confirmed, or not yet, that its addresses are
 	// still granted to its claim, and, where it had vanished, neither marked nor in use by a
-	// stranger ([UseEvidence.Keeps]): what rests on it may go on.
+	// otherWorkload ([UseEvidence.Keeps]): what rests on it may go on.
 	Keeps  bool
 	Passes bool // of a use whose confirmation was refused: another try may not be
 	// Why says, in words for a person, why a confirmation was refused or a call

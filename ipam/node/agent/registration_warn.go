@@ -31,7 +31,7 @@ func (reg *registration) warnNode(reason, format string, args ...any) {
 // step that found it so.
 func (reg *registration) warnRegistrationLost(ctx context.Context, had int64, res protocol.RegistrationResult) {
 	why := fmt.Sprintf("term %d of node %s was ended, as it is when a node is taken for dead", had, reg.cfg.Node)
-	if s := res.Next; s.Stranger != nil || s.Off {
+	if s := res.Next; s.OtherHolder != nil || s.Off {
 		_, why = s.Serving(reg.sched.Now())
 	}
 	reg.log.WarnContext(ctx, "registration lost", "node", reg.cfg.Node, "error", why)

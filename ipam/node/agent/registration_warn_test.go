@@ -110,7 +110,7 @@ func TestSayRegistrationLost(t *testing.T) {
 	}{
 		{"ended", protocol.Registrar{}, "term 3 of node n1 was ended"},
 		{"tainted", protocol.Registrar{Off: true}, "out-of-service taint"},
-		{"another machine", protocol.Registrar{Stranger: &protocol.Watch{}, Seen: protocol.Registration{Machine: "m2"}}, "is held by another machine (store , machine m2)"},
+		{"another machine", protocol.Registrar{OtherHolder: &protocol.Watch{}, Seen: protocol.Registration{Machine: "m2"}}, "is held by another machine (store , machine m2)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			a, heard := newTellingAgent(t, protocol.Instant{})
