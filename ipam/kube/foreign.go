@@ -119,6 +119,6 @@ func (a *API) FencePolicy(ctx context.Context) (there bool, err error) {
 // AskNode writes what is to be looked for into a node's registration, "" for nothing, and nothing
 // else of it.
 func (a *API) AskNode(ctx context.Context, m protocol.Meta, look string) (protocol.Outcome, error) {
-	_, out, err := a.annotateRegistration(ctx, m, annotationLook, look)
+	_, out, err := a.annotateRegistration(ctx, m, annotationQuery, look)
 	return out, err
 }

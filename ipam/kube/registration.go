@@ -27,7 +27,7 @@ const (
 	annotationRecalls = "tenure.dev/recalls"
 	annotationFormer  = "tenure.dev/former"
 	annotationRestore = "tenure.dev/restored"
-	annotationLook    = "tenure.dev/look"
+	annotationQuery   = "tenure.dev/look"
 	annotationReport  = "tenure.dev/report"
 )
 
@@ -123,7 +123,7 @@ func (a *API) regAnnotations(s protocol.Registration) map[string]string {
 		annotationNodeUID: string(s.NodeUID), annotationMachine: s.Machine, annotationBoot: s.Boot,
 		annotationWrites: strconv.FormatInt(s.Writes, 10), annotationRestore: s.Restored,
 		annotationRecalls: listText(s.Recalls), annotationFormer: listText(s.Former),
-		annotationLook: s.Look, annotationReport: s.Report,
+		annotationQuery: s.Query, annotationReport: s.Report,
 	}
 	if a.Unserved != nil {
 		all[podnetwork.AnnotationUnserved] = a.Unserved()
@@ -187,7 +187,7 @@ func RegistrationOf(o *coordination.Lease) (protocol.Registration, error) {
 	s := protocol.Registration{
 		Meta: MetaOf(o), Node: protocol.NodeName(o.Name), NodeUID: protocol.UID(o.Annotations[annotationNodeUID]),
 		Machine: o.Annotations[annotationMachine], Boot: o.Annotations[annotationBoot], Restored: o.Annotations[annotationRestore],
-		Look: o.Annotations[annotationLook], Report: o.Annotations[annotationReport],
+		Query: o.Annotations[annotationQuery], Report: o.Annotations[annotationReport],
 	}
 	if o.Spec.HolderIdentity != nil {
 		s.Store = protocol.StoreID(*o.Spec.HolderIdentity)

@@ -80,7 +80,7 @@ func readGone(r Right, ev Event) Result {
 			r.NotedAt = ev.Now
 		}
 		r.take(Object{})
-		if ev.Now.Sub(r.NotedAt) < LooksLast {
+		if ev.Now.Sub(r.NotedAt) < LastRecheck {
 			return later(r, r.Name+" is not there yet, or not any more")
 		}
 		return Result{Next: r, Forget: true, Verdict: VerdictGone}

@@ -201,7 +201,7 @@ func EndTerm(reg Registration, e Evidence) Registration {
 	former := slices.DeleteFunc(slices.Clone(reg.Former), func(f Former) bool { return f.Store == last.Store })
 	reg.Former = append(former, last)
 	reg.Former = reg.Former[max(0, len(reg.Former)-formerMax):]
-	reg.Store, reg.Boot, reg.Recalls, reg.Look, reg.Report = "", "", nil, "", ""
+	reg.Store, reg.Boot, reg.Recalls, reg.Query, reg.Report = "", "", nil, "", ""
 	reg.Term++
 	reg.Writes++
 	return reg
@@ -241,14 +241,14 @@ func (d Dead) TakesSubLease(s SubLease, node NodeName, held map[UID]bool) bool {
 
 // Settle returns registration without those former registrants of whom nothing is left, by
 // lists of the node's leases and sub-leases that were read live after the registration:
-// stores are those that they name. Each stays for [LooksLast] after it was seen to
+// stores are those that they name. Each stays for [LastRecheck] after it was seen to
 // not registered any more: one of its creates may still come. ok is false where nobody
 // goes.
 func Settle(reg Registration, v Vigil, stores map[StoreID]bool, now time.Duration) (next Registration, ok bool) {
 	next = reg
 	next.Former = slices.DeleteFunc(slices.Clone(reg.Former), func(f Former) bool {
 		since, known := v.left(f)
-		return f.Store == reg.Store || !stores[f.Store] && known && now-since >= LooksLast
+		return f.Store == reg.Store || !stores[f.Store] && known && now-since >= LastRecheck
 	})
 	next.Writes++
 	return next, len(next.Former) < len(reg.Former)
@@ -256,7 +256,7 @@ func Settle(reg Registration, v Vigil, stores map[StoreID]bool, now time.Duratio
 
 // Abandoned reports whether a registration can go, by UID and revision: its term was ended,
 // nothing is left of any former agent, and there is no Node of that name. So it
-// stays at least for [LooksLast] after the last agent.
+// stays at least for [LastRecheck] after the last agent.
 func Abandoned(reg Registration, node Node) bool {
 	return reg.Ended() && len(reg.Former) == 0 && node.UID == ""
 }

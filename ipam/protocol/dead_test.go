@@ -272,14 +272,14 @@ func TestSettle(t *testing.T) {
 	reg.Former = []Former{left, own, empty}
 	v := Vigil{}.See(reg, 0)
 	stores := map[StoreID]bool{"s0": true, "s1": true}
-	next, ok := Settle(reg, v, stores, LooksLast-1)
+	next, ok := Settle(reg, v, stores, LastRecheck-1)
 	if !ok || next.Writes != 5 || !reflect.DeepEqual(next.Former, []Former{left, empty}) {
 		t.Errorf("early: %+v, %v; want all but the registrant's own", next.Former, ok)
 	}
-	if next, ok = Settle(reg, v, stores, LooksLast); !ok || !reflect.DeepEqual(next.Former, []Former{left}) {
+	if next, ok = Settle(reg, v, stores, LastRecheck); !ok || !reflect.DeepEqual(next.Former, []Former{left}) {
 		t.Errorf("later: %+v, %v; want whose lease is left", next.Former, ok)
 	}
-	if _, ok = Settle(next, v, stores, LooksLast); ok {
+	if _, ok = Settle(next, v, stores, LastRecheck); ok {
 		t.Error("it settles what is settled")
 	}
 

@@ -23,7 +23,7 @@ func TestRefusedCreateAfterOneInDoubt(t *testing.T) {
 	if res.Forget || res.Next.Phase != Noted || res.Verdict != VerdictDenied {
 		t.Errorf("the second create refused: got %+v; want the name kept, and the refusal said", res)
 	}
-	if _, ok := NextLook(res.Next.NotedAt, walkNow); !ok {
+	if _, ok := NextRecheck(res.Next.NotedAt, walkNow); !ok {
 		t.Error("nobody looks for the first create any more")
 	}
 	if res := Step(second.Next, cedeSelf, met); res.Forget || res.Call != CallRead {

@@ -149,7 +149,7 @@ func TestNextLook(t *testing.T) {
 		{after: 30 * time.Minute, none: true},
 		{after: -3 * time.Hour, want: -3*time.Hour + time.Minute}, // the clock went back
 	} {
-		at, ok := NextLook(noted, noted.Add(tt.after))
+		at, ok := NextRecheck(noted, noted.Add(tt.after))
 		if ok == tt.none || ok && at != noted.Add(tt.want) {
 			t.Errorf("%v after: got %v, %v; want %v, %v", tt.after, at.Sub(noted), ok, tt.want, !tt.none)
 		}

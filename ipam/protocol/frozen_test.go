@@ -35,7 +35,7 @@ func TestFrozenSubLease(t *testing.T) {
 			if res := Step(r, self, Event{Kind: EventWant}); res.Call != CallNone || res.Verdict != VerdictTaken {
 				t.Errorf("wanted, it leads to %v, %v; want that it is taken", res.Call, res.Verdict)
 			}
-			if res := Step(r, self, Event{Kind: EventLook}); res.Call != CallRead || res.Next.Phase != Frozen {
+			if res := Step(r, self, Event{Kind: EventRecheck}); res.Call != CallRead || res.Next.Phase != Frozen {
 				t.Errorf("looked at, it leads to %v in phase %v; want a read", res.Call, res.Next.Phase)
 			}
 			if res := Step(r, self, Event{Kind: EventLetGo}); res.Call != CallDelete || res.Next.Phase != Releasing {

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// A Look is what the controller asks a node's agent, on the node's registration: which addresses
+// A Query is what the controller asks a node's agent, on the node's registration: which addresses
 // in Ranges the pods of the node have, whoever gave them, and which pods still run there.
-type Look struct {
+type Query struct {
 	// ID is new for each look; the answer carries it.
 	ID string `json:"id"`
 	// Ranges are "first-last", inclusive.
@@ -22,10 +22,10 @@ type Look struct {
 	From netip.Addr `json:"from,omitzero"`
 }
 
-// MaxLook and MaxReport are how long the texts of a question and of an answer may be, in bytes. An
+// MaxQuery and MaxReport are how long the texts of a question and of an answer may be, in bytes. An
 // object's annotations have 256 KiB together, of which heartbeats and recalls need their part.
 const (
-	MaxLook   = 24 << 10
+	MaxQuery  = 24 << 10
 	MaxReport = 96 << 10
 )
 
@@ -36,18 +36,18 @@ type HostLocal struct {
 	DataDir string `json:"dataDir,omitempty"`
 }
 
-// String returns l as [Registration.Look] has it.
-func (l Look) String() string { return jsonText(l) }
+// String returns l as [Registration.Query] has it.
+func (l Query) String() string { return jsonText(l) }
 
-// ParseLook is the inverse of [Look.String].
-func ParseLook(text string) (l Look, err error) {
-	if err := json.Unmarshal([]byte(text), &l); err != nil {
-		return Look{}, fmt.Errorf("look: %w", err)
+// ParseQuery is the inverse of [Query.String].
+func ParseQuery(text string) (q Query, err error) {
+	if err := json.Unmarshal([]byte(text), &q); err != nil {
+		return Query{}, fmt.Errorf("look: %w", err)
 	}
-	return l, nil
+	return q, nil
 }
 
-// A Report is an agent's answer to a [Look].
+// A Report is an agent's answer to a [Query].
 type Report struct {
 	// ID is that of the look.
 	ID string `json:"id"`
@@ -66,7 +66,7 @@ type Report struct {
 	// Unseen is what could not be read of single networks, for which the report is not whole.
 	Unseen []Unseen `json:"unseen,omitempty"`
 	// Next, if valid, says that there was no room for Next and the addresses after it: see
-	// [Look.From].
+	// [Query.From].
 	Next netip.Addr `json:"next,omitzero"`
 }
 

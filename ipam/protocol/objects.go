@@ -337,9 +337,9 @@ type Registration struct {
 	// state, and whether it has put back what it holds: a [Restoration] as text; empty
 	// if it has not seen that.
 	Restored string
-	// Look is what the controller asks about the pods on the node, "" for nothing, and
-	// Report what the agent has answered: a [Look] and a [Report] as text.
-	Look, Report string
+	// Query is what the controller asks about the pods on the node, "" for nothing, and
+	// Report what the agent has answered: a [Query] and a [Report] as text.
+	Query, Report string
 }
 
 // A Former is an agent that was registered before: which, and until which term.

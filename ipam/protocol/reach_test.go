@@ -67,7 +67,7 @@ func (w walk) events() []Event {
 	var all []Event
 	for _, now := range w.times() {
 		if w.call == CallNone {
-			all = append(all, Event{Kind: EventWant, Now: now}, Event{Kind: EventLook, Now: now}, Event{Kind: EventLetGo, Now: now})
+			all = append(all, Event{Kind: EventWant, Now: now}, Event{Kind: EventRecheck, Now: now}, Event{Kind: EventLetGo, Now: now})
 			switch w.Kind {
 			case RightUse:
 				all = append(all, Event{Kind: EventRenew, Now: now, Use: walkUses[0]}, Event{Kind: EventRenew, Now: now, Use: walkUses[1]})
@@ -103,7 +103,7 @@ func (w walk) events() []Event {
 // times returns the moments that a step can tell apart: what is noted has an age.
 func (w walk) times() []time.Time {
 	if w.Phase == Noted {
-		return []time.Time{walkNow, walkNow.Add(LooksLast), walkNow.Add(-time.Hour)}
+		return []time.Time{walkNow, walkNow.Add(LastRecheck), walkNow.Add(-time.Hour)}
 	}
 	return []time.Time{walkNow}
 }

@@ -61,7 +61,7 @@ func brokenRules(w walk, ev Event, res Result) []string {
 			!(answered(CallCreate, Refused) && was.Phase == Noted && was.UID == "" && !was.Doubtful) &&
 			!(answered(CallCreate, Exists) && was.Kind == RightLease && was.Phase == Noted && was.UID == "" && !was.Doubtful)},
 		{"a create in doubt is forgotten before its looks are over", res.Forget && was.Phase == Noted && answered(CallRead, NotFound) &&
-			ev.Now.Sub(was.NotedAt) < LooksLast},
+			ev.Now.Sub(was.NotedAt) < LastRecheck},
 		{"a lost right is written to", was.Phase == Lost && write},
 		{"a right serves without a registration", serves && w.reg == 0},
 		{"a right serves although its object was not seen written in this term", serves && !was.Usable(w.reg) && after.written != w.reg},
@@ -159,7 +159,7 @@ func comesTo(w walk, there cluster, ask EventKind, done func(Result) bool) (step
 	w.reg = w.last
 	now := walkNow
 	for range 6 {
-		for _, kind := range []EventKind{ask, EventLook} {
+		for _, kind := range []EventKind{ask, EventRecheck} {
 			ev := Event{Kind: kind, Now: now}
 			for range 12 {
 				res := Step(w.Right, w.Self(), ev)
@@ -181,7 +181,7 @@ func comesTo(w walk, there cluster, ask EventKind, done func(Result) bool) (step
 					ev.Addrs = []netip.Addr{walkAddr}
 				}
 			}
-			now = now.Add(LooksLast / 2)
+			now = now.Add(LastRecheck / 2)
 		}
 	}
 	return steps, false

@@ -43,9 +43,9 @@ type EventKind uint8
 const (
 	// EventWant: somebody needs the right to serve.
 	EventWant EventKind = iota
-	// EventLook: time to look again: at start, after a new term, 1, 5 and 30
+	// EventRecheck: time to look again: at start, after a new term, 1, 5 and 30
 	// minutes after a create in doubt, when a watch reported a change.
-	EventLook
+	EventRecheck
 	// EventRenew: somebody needs a use that is Held for another attachment: it is
 	// written and confirmed anew, for Use.
 	EventRenew
@@ -183,20 +183,20 @@ type Result struct {
 }
 
 // Looks are the times after which a create in doubt is looked for again.
-var looks = [...]time.Duration{time.Minute, 5 * time.Minute, 30 * time.Minute}
+var recheckTimes = [...]time.Duration{time.Minute, 5 * time.Minute, 30 * time.Minute}
 
-// LooksLast is the age at which a create that no look has found is given up;
+// LastRecheck is the age at which a create that no look has found is given up;
 // the hourly list of the node's own objects finds what comes later.
-const LooksLast = 30 * time.Minute
+const LastRecheck = 30 * time.Minute
 
-// NextLook returns when to look for a create in doubt that was noted at noted
+// NextRecheck returns when to look for a create in doubt that was noted at noted
 // and last looked for at now, and whether there is such a time. By a clock that
 // has gone back behind noted, it is looked for as if it had been noted now.
-func NextLook(noted, now time.Time) (time.Time, bool) {
+func NextRecheck(noted, now time.Time) (time.Time, bool) {
 	if now.Before(noted) {
 		noted = now
 	}
-	for _, d := range looks {
+	for _, d := range recheckTimes {
 		if at := noted.Add(d); at.After(now) {
 			return at, true
 		}
@@ -224,8 +224,8 @@ func Step(r Right, self Self, ev Event) Result {
 	switch ev.Kind {
 	case EventWant:
 		return want(r, self, ev)
-	case EventLook:
-		return look(r, self)
+	case EventRecheck:
+		return recheck(r, self)
 	case EventRenew:
 		return renew(r, self, ev)
 	case EventLetGo:
@@ -336,7 +336,7 @@ func (r Right) awaits(self Self) bool {
 	return r.Kind == RightRequest && self.Term != 0 && r.Term != 0 && r.Unconfirmed(self.Term)
 }
 
-func look(r Right, self Self) Result {
+func recheck(r Right, self Self) Result {
 	switch r.Phase {
 	case "":
 		return Result{Next: r, Forget: true, Verdict: VerdictGone}

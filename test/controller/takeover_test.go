@@ -190,7 +190,7 @@ func TestLeaderKilledInATakeOver(t *testing.T) {
 				}
 
 				// When nothing can come any more the registration goes: there is no Node.
-				now += protocol.LooksLast - time.Second
+				now += protocol.LastRecheck - time.Second
 				look(t, second, node, nil)
 				reg(t, node)
 				now += time.Second + start.Fence + time.Minute // since the first look at it

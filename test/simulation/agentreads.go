@@ -38,9 +38,9 @@ func (c agentCalls) CreateRegistration(ctx context.Context, s protocol.Registrat
 func (c agentCalls) UpdateRegistration(ctx context.Context, s protocol.Registration) (protocol.Registration, protocol.Outcome, error) {
 	return c.writeRegistration(ctx, s, "update", func(s protocol.Registration) (protocol.Registration, protocol.Outcome) {
 		return c.n.w.api.regs.update(s.Meta, func(to *protocol.Registration) {
-			recalls, look := to.Recalls, to.Look
+			recalls, look := to.Recalls, to.Query
 			*to = s
-			to.Recalls, to.Look = recalls, look
+			to.Recalls, to.Query = recalls, look
 		})
 	})
 }

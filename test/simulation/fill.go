@@ -25,8 +25,8 @@ const (
 // address for; when others go, so are those that wait.
 func (w *world) fill(nodes []*simNode) {
 	w.rng.begin()
-	w.round(nodes)                    // no answer is under way for longer than a minute
-	w.pass(nodes, protocol.LooksLast) // what creates left that came late is found
+	w.round(nodes)                      // no answer is under way for longer than a minute
+	w.pass(nodes, protocol.LastRecheck) // what creates left that came late is found
 	if w.failure != nil || slices.ContainsFunc(nodes, func(n *simNode) bool { return !n.serving() }) {
 		return // the end of the run says so
 	}

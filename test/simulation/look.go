@@ -37,7 +37,7 @@ func (c *simController) newLooker() {
 	c.look.Looker = &looker.Looker{
 		Cache: cacheReader{c: c}, Live: c.liveLooks(), Broker: granter{c.broker, c}, Registrations: c.cachedRegistrations, Beats: c.ofPools.Beats,
 		MayUse: func(context.Context, *v1alpha1.IPPool, string) bool { return true },
-		Told:   func(pool protocol.PoolName) { c.soon(task{lookAtPool, string(pool)}, 0) }, Calls: 1,
+		Notify: func(pool protocol.PoolName) { c.soon(task{lookAtPool, string(pool)}, 0) }, Calls: 1,
 		Metrics: measures().looks, Log: c.ofPools.Log, Now: c.now,
 	}
 	c.ofPools.Foreign = c.verdicts()
@@ -214,7 +214,7 @@ func (c liveLooks) SubLeases(context.Context) ([]protocol.SubLease, error) {
 // AskNode implements [looker.Live].
 func (c liveLooks) AskNode(_ context.Context, m protocol.Meta, look string) (protocol.Outcome, error) {
 	_, out, err := call(c.simController, "question to "+m.Name, true, func() (protocol.Registration, protocol.Outcome) {
-		return c.w.api.regs.update(protocol.Meta{Name: m.Name, UID: m.UID}, func(s *protocol.Registration) { s.Look = look })
+		return c.w.api.regs.update(protocol.Meta{Name: m.Name, UID: m.UID}, func(s *protocol.Registration) { s.Query = look })
 	})
 	return out, err
 }

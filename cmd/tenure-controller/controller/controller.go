@@ -282,7 +282,7 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		Now: func() time.Duration { return time.Since(begun) },
 	}
 	ofForeign := c.looker(mgr.GetCache(), live, b, ofPools, admission{mgr.GetCache(), reviews})
-	ofForeign.Told = triggers.pool
+	ofForeign.Notify = triggers.pool
 	ofPools.Foreign = ofForeign
 	for _, set := range []func() error{
 		func() error { return mgr.Add(manager.RunnableFunc(b.Run)) },

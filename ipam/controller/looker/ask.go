@@ -32,7 +32,7 @@ type node struct {
 // question is what a node is asked. It is put in parts where it has too many networks for one, and
 // where the answer goes on.
 type question struct {
-	protocol.Look
+	protocol.Query
 	rest  []protocol.HostLocal // networks that are yet to be asked for
 	heard protocol.Report      // the answers to the parts so far, each thing once
 
@@ -47,10 +47,10 @@ const mostHeard = 1 << 16
 // nextPart asks for those of the other networks for which there is room.
 func (q *question) nextPart() {
 	q.From, q.HostLocal = netip.Addr{}, nil
-	room := protocol.MaxLook - len(q.String())
+	room := protocol.MaxQuery - len(q.String())
 	n := 0
 	for n < len(q.rest) {
-		if room -= lookLen(q.rest[n]); room < 0 && n > 0 {
+		if room -= queryLen(q.rest[n]); room < 0 && n > 0 {
 			break
 		}
 		n++
@@ -102,9 +102,9 @@ func networksOf(segment []foreign.Definition) (all []protocol.HostLocal) {
 	return all
 }
 
-// lookLen returns how many bytes of a question a network takes, at most.
-func lookLen(n protocol.HostLocal) int {
-	return len(protocol.Look{HostLocal: []protocol.HostLocal{n}}.String())
+// queryLen returns how many bytes of a question a network takes, at most.
+func queryLen(n protocol.HostLocal) int {
+	return len(protocol.Query{HostLocal: []protocol.HostLocal{n}}.String())
 }
 
 // readNodes reads which nodes have an agent, and which of these live.
@@ -202,7 +202,7 @@ func (t *look) question(node protocol.NodeName, of map[protocol.PoolName]bool) *
 	q := &question{sightings: map[protocol.Sighting]bool{}, unseen: map[protocol.Unseen]bool{}}
 	var set netipx.IPSetBuilder
 	networks := map[protocol.HostLocal]bool{}
-	room, first := protocol.MaxLook, true
+	room, first := protocol.MaxQuery, true
 	for i := range t.pools {
 		p := t.pools[(i+t.turn)%len(t.pools)]
 		if !of[p.Name] {
@@ -214,7 +214,7 @@ func (t *look) question(node protocol.NodeName, of map[protocol.PoolName]bool) *
 		}
 		for _, n := range files {
 			if !networks[n] {
-				room -= lookLen(n)
+				room -= queryLen(n)
 			}
 		}
 		if room < 0 && !first {

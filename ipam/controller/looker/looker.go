@@ -80,7 +80,7 @@ type Looker struct {
 	// MayUse reports whether a namespace may use a pool; where that is not known it may.
 	MayUse func(ctx context.Context, pool *v1alpha1.IPPool, namespace string) bool
 	// Told is called with each pool on which the verdict is another than before.
-	Told func(protocol.PoolName)
+	Notify func(protocol.PoolName)
 	// Calls is how many calls to the API server may be under way at once.
 	Calls   int
 	Metrics *Metrics
@@ -222,7 +222,7 @@ func (l *Looker) publish(next map[protocol.PoolName]foreign.Verdict) {
 	l.mu.Unlock()
 	for name, v := range next {
 		if !v.Same(last[name]) {
-			l.Told(name)
+			l.Notify(name)
 		}
 	}
 }

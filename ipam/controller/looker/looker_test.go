@@ -62,8 +62,8 @@ type cluster struct {
 	leases []protocol.Lease
 	regs   []protocol.Registration
 	// answer is what n1 says when it is asked; nil is nothing.
-	answer func(protocol.Look) protocol.Report
-	asked  []protocol.Look
+	answer func(protocol.Query) protocol.Report
+	asked  []protocol.Query
 	looks  int
 	kept   []grants.Held
 	asks   map[netip.Addr]grants.Ask // what is asked for
@@ -92,7 +92,7 @@ func newCluster() *cluster {
 	c.Looker = &Looker{
 		Cache: c, Live: c, Broker: c, Calls: 1, Metrics: NewMetrics(), Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return c.now },
 		Registrations: func(context.Context) ([]protocol.Registration, error) { return slices.Clone(c.regs), nil },
-		Beats:         func(protocol.NodeName) bool { return true }, Told: func(protocol.PoolName) { c.told++ },
+		Beats:         func(protocol.NodeName) bool { return true }, Notify: func(protocol.PoolName) { c.told++ },
 		MayUse: func(context.Context, *v1alpha1.IPPool, string) bool { return true },
 	}
 	return c
@@ -131,7 +131,7 @@ func (c *cluster) FencePolicy(context.Context) (bool, error) { return true, nil 
 
 func (c *cluster) SubLeases(context.Context) ([]protocol.SubLease, error) { return nil, nil }
 func (c *cluster) AskNode(_ context.Context, _ protocol.Meta, text string) (protocol.Outcome, error) {
-	look, err := protocol.ParseLook(text)
+	look, err := protocol.ParseQuery(text)
 	if c.asked = append(c.asked, look); c.answer != nil {
 		c.regs[0].Report = c.answer(look).String()
 	}
@@ -258,7 +258,7 @@ func TestWiderPoolWaitsForNobody(t *testing.T) {
 		t.Error("once nothing waits it is not said any more")
 	}
 	late := netip.MustParseAddr("10.0.1.7")
-	c.answer = func(look protocol.Look) protocol.Report {
+	c.answer = func(look protocol.Query) protocol.Report {
 		return protocol.Report{ID: look.ID, Has: []protocol.Sighting{{Addr: late, Sandbox: "box", Network: "net", IPAM: "host-local"}}}
 	}
 	if v := c.look(t); len(v.PassedOver) > 0 || c.asks[late].To.UID != "box" {
@@ -272,7 +272,7 @@ func TestReportInParts(t *testing.T) {
 	c.pools, c.pods = []v1alpha1.IPPool{lan()}, []*corev1.Pod{showing("p", "10.0.1.2")}
 	c.gives = func(grants.Ask) grants.Answer { return grants.Answer{Granted: make([]grants.Granted, 1)} }
 	last := netip.MustParseAddr("10.0.1.9")
-	c.answer = func(look protocol.Look) protocol.Report {
+	c.answer = func(look protocol.Query) protocol.Report {
 		r := protocol.Report{ID: look.ID, Running: []protocol.UID{"p"}}
 		from := cmp.Or(look.From, netip.MustParseAddr("10.0.1.2"))
 		r.Has = []protocol.Sighting{{Addr: from, Pod: protocol.PodRef{Namespace: "ns", Name: "p", UID: "p"}, Network: "net", IPAM: "host-local"}}
@@ -291,7 +291,7 @@ func TestReportInPartsOfWhichOneIsNotWhole(t *testing.T) {
 	c := newCluster()
 	c.pools, c.pods = []v1alpha1.IPPool{lan()}, []*corev1.Pod{showing("p", "10.0.1.2")}
 	c.gives = func(grants.Ask) grants.Answer { return grants.Answer{Granted: make([]grants.Granted, 1)} }
-	c.answer = func(look protocol.Look) protocol.Report {
+	c.answer = func(look protocol.Query) protocol.Report {
 		r := protocol.Report{ID: look.ID, Running: []protocol.UID{"p"}}
 		if !look.From.IsValid() {
 			r.Next, r.Unseen = netip.MustParseAddr("10.0.1.9"), []protocol.Unseen{{HostLocal: look.HostLocal[0], Why: "cannot read net"}}
@@ -309,7 +309,7 @@ func TestReportThatNeverEnds(t *testing.T) {
 	c := newCluster()
 	c.pools, c.pods = []v1alpha1.IPPool{lan()}, []*corev1.Pod{showing("p", "10.0.1.2")}
 	c.gives = func(grants.Ask) grants.Answer { return grants.Answer{Granted: make([]grants.Granted, 1)} }
-	c.answer = func(look protocol.Look) protocol.Report {
+	c.answer = func(look protocol.Query) protocol.Report {
 		from := cmp.Or(look.From, netip.MustParseAddr("10.0.1.0"))
 		return protocol.Report{ID: look.ID, Has: []protocol.Sighting{{Addr: from, Sandbox: "s", Network: "else"}}, Next: from.Next()}
 	}
@@ -344,7 +344,7 @@ func TestReportHasABound(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			part := 0
-			c.answer = func(look protocol.Look) protocol.Report {
+			c.answer = func(look protocol.Query) protocol.Report {
 				r := protocol.Report{ID: look.ID, Running: []protocol.UID{"p"}}
 				if part++; part < 100 {
 					r.Next = cmp.Or(look.From, netip.MustParseAddr("10.0.1.0")).Next()
@@ -381,9 +381,9 @@ func TestQuestionInParts(t *testing.T) {
 	c.pools, c.pods = []v1alpha1.IPPool{lan()}, []*corev1.Pod{showing("p", "10.0.1.2")}
 	c.gives = func(grants.Ask) grants.Answer { return grants.Answer{Granted: make([]grants.Granted, 1)} }
 	networks := map[string]bool{}
-	c.answer = func(look protocol.Look) protocol.Report {
-		if n := len(look.String()); n > protocol.MaxLook+128 {
-			t.Errorf("a question has %d bytes; want no more than %d", n, protocol.MaxLook)
+	c.answer = func(look protocol.Query) protocol.Report {
+		if n := len(look.String()); n > protocol.MaxQuery+128 {
+			t.Errorf("a question has %d bytes; want no more than %d", n, protocol.MaxQuery)
 		}
 		r := protocol.Report{ID: look.ID, Running: []protocol.UID{"p"}}
 		for _, n := range look.HostLocal {
@@ -415,7 +415,7 @@ func TestQuestionOfALongName(t *testing.T) {
 	c := newCluster()
 	c.pools, c.pods = []v1alpha1.IPPool{lan()}, []*corev1.Pod{showing("p", "10.0.1.2")}
 	c.more = []string{fmt.Sprintf(`{"cniVersion":"1.0.0","name":%q,"type":"macvlan","ipam":{"type":"tenure","pool":"lan"}}`, strings.Repeat("x", 300<<10))}
-	c.answer = func(look protocol.Look) protocol.Report {
+	c.answer = func(look protocol.Query) protocol.Report {
 		return protocol.Report{ID: look.ID, Running: []protocol.UID{"p"}}
 	}
 	c.look(t)
@@ -423,8 +423,8 @@ func TestQuestionOfALongName(t *testing.T) {
 		t.Error("nobody is asked")
 	}
 	for _, look := range c.asked {
-		if n := len(look.String()); n > protocol.MaxLook {
-			t.Errorf("a question takes %d bytes, want %d at most", n, protocol.MaxLook)
+		if n := len(look.String()); n > protocol.MaxQuery {
+			t.Errorf("a question takes %d bytes, want %d at most", n, protocol.MaxQuery)
 		}
 	}
 }
@@ -540,7 +540,7 @@ func manyPools() *cluster {
 // without its word, and says so, and the others do not.
 func TestSilenceCountsForEachPool(t *testing.T) {
 	c := manyPools()
-	c.answer = func(look protocol.Look) protocol.Report {
+	c.answer = func(look protocol.Query) protocol.Report {
 		if look.Ranges[0] == "10.0.0.0-10.0.255.255" {
 			return protocol.Report{}
 		}
@@ -565,9 +565,9 @@ func TestSilenceCountsForEachPool(t *testing.T) {
 // ever.
 func TestQuestionsHaveABound(t *testing.T) {
 	c := manyPools()
-	c.answer = func(look protocol.Look) protocol.Report {
-		if n := len(look.String()); n > protocol.MaxLook+128 || len(look.Ranges) != 1 {
-			t.Errorf("a question has %d bytes, and ranges of %d pools; want no more than %d, and of one", n, len(look.Ranges), protocol.MaxLook)
+	c.answer = func(look protocol.Query) protocol.Report {
+		if n := len(look.String()); n > protocol.MaxQuery+128 || len(look.Ranges) != 1 {
+			t.Errorf("a question has %d bytes, and ranges of %d pools; want no more than %d, and of one", n, len(look.Ranges), protocol.MaxQuery)
 		}
 		return protocol.Report{ID: look.ID, Running: []protocol.UID{"p0", "p1", "p2"}}
 	}
@@ -593,7 +593,7 @@ func TestFreesOnlyWhatWasAskedFor(t *testing.T) {
 		box := keptFor("box", addr.String())
 		box.Pool = "pool-0"
 		c.kept = []grants.Held{box}
-		c.answer = func(look protocol.Look) protocol.Report {
+		c.answer = func(look protocol.Query) protocol.Report {
 			r := protocol.Report{ID: look.ID, Running: []protocol.UID{"p0", "p1", "p2"}}
 			if there && look.Ranges[0] == "10.0.0.0-10.0.255.255" {
 				r.Has = []protocol.Sighting{{Addr: addr, Sandbox: "box", Network: "net-1", IPAM: "host-local"}}
@@ -644,7 +644,7 @@ func TestWaitsForNothingThatDoesNotCome(t *testing.T) {
 		for name, uid := range map[string]protocol.UID{"of-cluster": "p1", "of-earlier": "p0"} {
 			c.leases = append(c.leases, protocol.Lease{Meta: protocol.Meta{Name: name}, PoolUID: uid, Holder: protocol.Holder{Cluster: true}, Block: netip.MustParsePrefix("10.0.8.0/28")})
 		}
-		c.answer = func(look protocol.Look) protocol.Report {
+		c.answer = func(look protocol.Query) protocol.Report {
 			return protocol.Report{ID: look.ID, Running: []protocol.UID{"p"}}
 		}
 		c.gives = func(grants.Ask) grants.Answer {
@@ -662,7 +662,7 @@ func TestSecondPodOfAnAddress(t *testing.T) {
 	c := newCluster()
 	c.pools, c.pods = []v1alpha1.IPPool{lan()}, []*corev1.Pod{showing("p", "10.0.1.2"), showing("q", "10.0.1.2")}
 	c.kept = []grants.Held{keptFor("p", "10.0.1.2")}
-	c.answer = func(look protocol.Look) protocol.Report {
+	c.answer = func(look protocol.Query) protocol.Report {
 		return protocol.Report{ID: look.ID, Running: []protocol.UID{"p", "q"}}
 	}
 	c.look(t)
@@ -688,7 +688,7 @@ func TestKeptForAPodThatRunsOn(t *testing.T) {
 	} {
 		c := newCluster()
 		c.pools, c.pods, c.kept = []v1alpha1.IPPool{lan()}, []*corev1.Pod{showing("q", addr.String())}, []grants.Held{keptFor("p", addr.String())}
-		c.answer = func(look protocol.Look) protocol.Report {
+		c.answer = func(look protocol.Query) protocol.Report {
 			return protocol.Report{ID: look.ID, Running: tt.running}
 		}
 		c.gives = func(a grants.Ask) grants.Answer {
@@ -711,7 +711,7 @@ func TestPassesOnWhatIsAnothers(t *testing.T) {
 	addr := netip.MustParseAddr("10.0.1.2")
 	gone := keptFor("gone", addr.String())
 	c.pools, c.pods, c.kept = []v1alpha1.IPPool{lan()}, []*corev1.Pod{showing("q", addr.String())}, []grants.Held{gone}
-	c.answer = func(look protocol.Look) protocol.Report {
+	c.answer = func(look protocol.Query) protocol.Report {
 		return protocol.Report{ID: look.ID, Running: []protocol.UID{"q"}}
 	}
 	c.gives = func(grants.Ask) grants.Answer { return grants.Answer{Problem: grants.Problem{Reason: grants.Taken}} }
@@ -736,7 +736,7 @@ func TestStaysAskedForWhileRecorded(t *testing.T) {
 	pool := lan()
 	pool.Status.Fenced = []string{"z"}
 	c.pools, c.pods = []v1alpha1.IPPool{pool}, []*corev1.Pod{pod}
-	c.answer = func(look protocol.Look) protocol.Report {
+	c.answer = func(look protocol.Query) protocol.Report {
 		return protocol.Report{ID: look.ID, Running: []protocol.UID{"p"}}
 	}
 	c.gives = func(grants.Ask) grants.Answer {
@@ -759,7 +759,7 @@ func TestNoVerdictOfBefore(t *testing.T) {
 	pool.Status.Leasing, pool.Status.Withheld, pool.Status.FencedSince = "", nil, new(metav1.NewTime(c.now.Add(-time.Hour)))
 	c.pools, c.pods = []v1alpha1.IPPool{pool}, []*corev1.Pod{showing("p", "10.0.1.2")}
 	c.gives = func(grants.Ask) grants.Answer { return grants.Answer{Granted: make([]grants.Granted, 1)} }
-	c.answer = func(look protocol.Look) protocol.Report {
+	c.answer = func(look protocol.Query) protocol.Report {
 		return protocol.Report{ID: look.ID, Running: []protocol.UID{"p"}}
 	}
 	if v := c.look(t); !v.Clear() {
@@ -816,7 +816,7 @@ func TestSaysWhatHoldsUpAnEnd(t *testing.T) {
 			c.kept[0].Grant.To = c.kept[0].Grant.To.ToSeveral()
 		}
 		damaged := []protocol.Unseen{{HostLocal: protocol.HostLocal{Network: "net"}, Why: "/results/net-c-net1 is damaged"}}
-		c.answer = func(look protocol.Look) protocol.Report { return protocol.Report{ID: look.ID, Unseen: damaged} }
+		c.answer = func(look protocol.Query) protocol.Report { return protocol.Report{ID: look.ID, Unseen: damaged} }
 		for range 3 {
 			if v := c.look(t); !slices.Equal(v.Held, []string{"node n1: /results/net-c-net1 is damaged"}) || len(c.freed) > 0 {
 				t.Errorf("several %v: it says that %q hold it up, and frees %v", several, v.Held, c.freed)
@@ -845,7 +845,7 @@ func TestStrangersDirectoryHoldsUpNoEnd(t *testing.T) {
 		c.pools[0].Spec.Allocation = allocation
 		c.more = []string{`{"cniVersion":"1.0.0","name":"x","type":"macvlan","ipam":{"type":"tenure","pool":"lan","dataDir":"/x"}}`}
 		c.MayUse = func(context.Context, *v1alpha1.IPPool, string) bool { return false }
-		c.answer = func(look protocol.Look) protocol.Report {
+		c.answer = func(look protocol.Query) protocol.Report {
 			return protocol.Report{ID: look.ID, Unseen: []protocol.Unseen{{HostLocal: protocol.HostLocal{Network: "x", DataDir: "/x"}, Why: "cannot read /x"}}}
 		}
 		for range 3 {
@@ -863,7 +863,7 @@ func TestVerdictsAreToldThoughNothingCanBeFreed(t *testing.T) {
 	c := newCluster()
 	c.pools, c.kept = []v1alpha1.IPPool{lan()}, []grants.Held{keptFor("gone", "10.0.0.2")}
 	c.stuck = errors.New("the lease is of a later protocol")
-	c.answer = func(look protocol.Look) protocol.Report { return protocol.Report{ID: look.ID} }
+	c.answer = func(look protocol.Query) protocol.Report { return protocol.Report{ID: look.ID} }
 	for range 2 {
 		c.look(t)
 		c.now = c.now.Add(endEvery)
@@ -877,7 +877,7 @@ func TestVerdictsAreToldThoughNothingCanBeFreed(t *testing.T) {
 func TestVerdictsAreNotChangedOncePublished(t *testing.T) {
 	c := newCluster()
 	c.pools, c.pods = []v1alpha1.IPPool{lan()}, []*corev1.Pod{showing("p", "10.0.1.2"), showing("q", "10.0.1.2")}
-	c.answer = func(look protocol.Look) protocol.Report {
+	c.answer = func(look protocol.Query) protocol.Report {
 		return protocol.Report{ID: look.ID, Running: []protocol.UID{"p", "q"}}
 	}
 	var readers sync.WaitGroup
@@ -907,7 +907,7 @@ func TestStaysSaidWhileNodesAreAsked(t *testing.T) {
 	several := keptFor("s1", addr.String())
 	several.Grant.To = several.Grant.To.ToSeveral()
 	c.pools, c.kept = []v1alpha1.IPPool{pool}, []grants.Held{several}
-	c.answer = func(look protocol.Look) protocol.Report {
+	c.answer = func(look protocol.Query) protocol.Report {
 		r := protocol.Report{ID: look.ID}
 		for _, box := range []string{"s1", "s2"} {
 			r.Has = append(r.Has, protocol.Sighting{Addr: addr, Sandbox: box, Network: "net", IPAM: "host-local"})
@@ -934,7 +934,7 @@ func TestChangeDuringLook(t *testing.T) {
 		c := newCluster()
 		c.Now = time.Now
 		c.kept = []grants.Held{keptFor("gone", "10.0.0.2")}
-		c.answer = func(protocol.Look) protocol.Report {
+		c.answer = func(protocol.Query) protocol.Report {
 			if c.looks == 1 {
 				c.Wake()
 			}

@@ -205,7 +205,7 @@ func (a *Agent) await(ctx context.Context, add *addCall, r protocol.Right) (_ pr
 			a.metrics.asked.WithLabelValues("waiting").Inc()
 			return now, false, a.stillWaits(ctx, add, r, err)
 		}
-		ev.Kind = protocol.EventLook
+		ev.Kind = protocol.EventRecheck
 		if now.UID == "" {
 			ev.Kind = protocol.EventWant
 		}

@@ -121,7 +121,7 @@ func TestUseOfAnEarlierTerm(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			now, res, err := a.rights.settle(t.Context(), r, a.rights.beginWith(protocol.Event{Kind: protocol.EventLook}))
+			now, res, err := a.rights.settle(t.Context(), r, a.rights.beginWith(protocol.Event{Kind: protocol.EventRecheck}))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -389,7 +389,7 @@ func TestUseBesideAnEarlierOne(t *testing.T) {
 					t.Fatal(err)
 				}
 
-				if got, res, err := a.rights.settle(t.Context(), r, a.rights.beginWith(protocol.Event{Kind: protocol.EventLook})); err != nil || !got.Usable(3) || res.Verdict != protocol.VerdictLater {
+				if got, res, err := a.rights.settle(t.Context(), r, a.rights.beginWith(protocol.Event{Kind: protocol.EventRecheck})); err != nil || !got.Usable(3) || res.Verdict != protocol.VerdictLater {
 					t.Errorf("said in a new term: %v in term %d, %v (%s), %v; want that it serves who has it", got.Phase, got.Term, res.Verdict, res.Why, err)
 				}
 				synctest.Wait()

@@ -63,7 +63,7 @@ func assemble(b *base) *Agent {
 	as.sightings = sightings.New(b.st, b.host, b.sched, b.log, b.background, reg.beatSoon)
 	reg.answer, reg.newTerm, reg.onTerm, reg.react = as.sightings.Answer, rs.enter, rs.confirmAgain, func(seen protocol.Registration) {
 		bs.hearRecalls(seen)
-		as.sightings.Ask(seen.Look)
+		as.sightings.Ask(seen.Query)
 	}
 	ps.onExhausted = bs.cedeExhausted
 	ls := &losses{base: b, reg: reg, pools: ps, rights: rs, attachments: as}

@@ -183,7 +183,7 @@ func (bs *blocks) handBack(ctx context.Context, r protocol.Right) {
 	// A lease that was given away on disk serves nobody until the API server has
 	// heard of it: while that is away, it is better kept. And what was published
 	// since has moved its revision, at which the delete must be.
-	r, res, err := bs.rights.settle(ctx, r, bs.rights.beginWith(protocol.Event{Kind: protocol.EventLook}))
+	r, res, err := bs.rights.settle(ctx, r, bs.rights.beginWith(protocol.Event{Kind: protocol.EventRecheck}))
 	switch {
 	case err != nil || res.Verdict != protocol.VerdictUsable:
 	case r.Granted:
@@ -230,7 +230,7 @@ func (bs *blocks) heardCeded(ctx context.Context, r protocol.Right, within *neti
 	if !slices.ContainsFunc(r.Ceded, within.Contains) {
 		return true
 	}
-	_, res, err := bs.rights.settle(ctx, r, bs.rights.beginWith(protocol.Event{Kind: protocol.EventLook}))
+	_, res, err := bs.rights.settle(ctx, r, bs.rights.beginWith(protocol.Event{Kind: protocol.EventRecheck}))
 	return len(r.Taking) == 0 && err == nil && res.Verdict == protocol.VerdictUsable
 }
 
@@ -289,7 +289,7 @@ func (bs *blocks) cedeExhausted(ctx context.Context) {
 		// back, and serves no more, only from when a look at it is answered.
 		sched.Each(ctx, bs.sched, bs.cfg.Parallel, idle, func(r protocol.Right) {
 			if r.Term != 0 {
-				_, res, err := bs.rights.settle(ctx, r, bs.rights.beginWith(protocol.Event{Kind: protocol.EventLook}))
+				_, res, err := bs.rights.settle(ctx, r, bs.rights.beginWith(protocol.Event{Kind: protocol.EventRecheck}))
 				if err != nil || res.Verdict != protocol.VerdictUsable {
 					return
 				}

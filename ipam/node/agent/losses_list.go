@@ -31,7 +31,7 @@ func (ls *losses) nextList(began protocol.Instant) time.Duration {
 	// Of a create that nobody has noted nobody knows the time. It was sent before the start.
 	var start time.Time
 	at := start.Add(now.Since(began))
-	if next, ok := protocol.NextLook(start, at); ok && lost {
+	if next, ok := protocol.NextRecheck(start, at); ok && lost {
 		d := next.Sub(at)
 		return d + sched.N(ls.sched, d/4+1)
 	}

@@ -47,7 +47,7 @@ func TestNothingIsLostBeforeTheRegistrationIsSeen(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.cl.Leases = carefulLeases{&shownLease{lease: protocol.Lease{Meta: protocol.Meta{Name: r.Name, UID: "u1"}, Pool: "lan", Store: "another"}}, a.rights}
-		if _, _, err := a.rights.settle(t.Context(), r, a.rights.beginWith(protocol.Event{Kind: protocol.EventLook})); err != nil && !errors.Is(err, errUnanswered) {
+		if _, _, err := a.rights.settle(t.Context(), r, a.rights.beginWith(protocol.Event{Kind: protocol.EventRecheck})); err != nil && !errors.Is(err, errUnanswered) {
 			t.Fatal(err)
 		}
 		if now, _ := a.right(r.Name); (now.Phase == protocol.Lost) != seen {

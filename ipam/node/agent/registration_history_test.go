@@ -320,7 +320,7 @@ func TestFenceThatIsNotSent(t *testing.T) {
 		Meta: protocol.Meta{Name: r.Name, UID: "u1", Revision: "7"}, Pool: "lan", Block: r.Block, Holder: protocol.Holder{Node: "n1"}, Store: a.st.ID(), Term: 2,
 	}}
 	a.cl.Leases = carefulLeases{leases, a.rights}
-	_, res, err := a.rights.settle(t.Context(), r, a.rights.beginWith(protocol.Event{Kind: protocol.EventLook}))
+	_, res, err := a.rights.settle(t.Context(), r, a.rights.beginWith(protocol.Event{Kind: protocol.EventRecheck}))
 	if err != nil || res.Verdict != protocol.VerdictLater || leases.reads != 1 || a.rights.schedule.next[r.Name].at != retryAfter {
 		t.Errorf("%v, %v after %d reads, next look in %v; want that of its look alone, and another look in %v", res.Verdict, err, leases.reads, a.rights.schedule.next[r.Name].at, retryAfter)
 	}
@@ -386,7 +386,7 @@ func TestRequestWithoutItsAnswer(t *testing.T) {
 			a.cl.SubLeases = carefulSubLeases{&unanswered{sub: protocol.SubLease{
 				Meta: protocol.Meta{Name: "r", UID: "u", Revision: "3"}, Protocol: protocol.Version, Node: "n1", Store: a.st.ID(), Term: 2, Writes: 1, Request: request, Granted: tt.answer,
 			}}, a.rights}
-			if _, _, err := a.rights.settle(t.Context(), r, a.rights.beginWith(protocol.Event{Kind: protocol.EventLook})); err != nil && !is[*awaitedError](err) {
+			if _, _, err := a.rights.settle(t.Context(), r, a.rights.beginWith(protocol.Event{Kind: protocol.EventRecheck})); err != nil && !is[*awaitedError](err) {
 				t.Fatal(err)
 			}
 			now, _ := a.right("r")

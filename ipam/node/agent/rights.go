@@ -48,7 +48,7 @@ func (rs *rights) beginWith(ev protocol.Event) beginning {
 		switch {
 		case ev.Kind == protocol.EventWant && r.Kind == protocol.RightRequest && r.Phase == protocol.Noted && r.UID != "":
 			look := ev
-			look.Kind = protocol.EventLook // it is there, and a create would only say so
+			look.Kind = protocol.EventRecheck // it is there, and a create would only say so
 			return look, nil
 		case ev.Kind != protocol.EventLetGo:
 			return ev, nil

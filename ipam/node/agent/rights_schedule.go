@@ -99,7 +99,7 @@ func (rs *rights) planNext(self protocol.Self, res protocol.Result, before *plan
 	case r.Phase == protocol.Noted && self.Term == 0:
 		rs.lookIn(r.Name, retryAfter) // nothing could be asked: that was no look
 	case r.Phase == protocol.Noted:
-		if at, ok := protocol.NextLook(r.NotedAt, now); ok {
+		if at, ok := protocol.NextRecheck(r.NotedAt, now); ok {
 			rs.lookIn(r.Name, at.Sub(now))
 		} else {
 			rs.lookIn(r.Name, time.Minute)
@@ -128,7 +128,7 @@ func (rs *rights) lookAgain(ctx context.Context) {
 			rs.lookIn(name, rs.retryLater())
 			return
 		}
-		ev := protocol.Event{Kind: protocol.EventLook}
+		ev := protocol.Event{Kind: protocol.EventRecheck}
 		if r.Phase == protocol.Noted && (r.Kind == protocol.RightUse || r.Kind == protocol.RightLease && rs.pools.withholds(r.Pool)) {
 			// The ADD that wanted the use is gone, or asks again. A lease that was
 			// created when the API server had gone back may be another's.

@@ -196,7 +196,7 @@ func (s slowRead) ReadLease(context.Context, string) (protocol.Lease, protocol.O
 // TestLookTakenUpLate: what a look has not found may have come since it was asked: it is
 // the last one only if it was asked late enough, whenever its answer is taken up (I5).
 func TestLookTakenUpLate(t *testing.T) {
-	for asked, forgotten := range map[time.Duration]bool{time.Minute: false, protocol.LooksLast: true} {
+	for asked, forgotten := range map[time.Duration]bool{time.Minute: false, protocol.LastRecheck: true} {
 		noted := time.Unix(0, 0)
 		clock := &clockAt{now: protocol.Instant{Boot: asked, Wall: noted.Add(asked)}}
 		a := assemble(&base{
@@ -212,7 +212,7 @@ func TestLookTakenUpLate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := a.rights.settle(context.Background(), r, a.rights.beginWith(protocol.Event{Kind: protocol.EventLook})); err != nil {
+		if _, _, err := a.rights.settle(context.Background(), r, a.rights.beginWith(protocol.Event{Kind: protocol.EventRecheck})); err != nil {
 			t.Fatal(err)
 		}
 		err = a.st.View(func(tx *store.Tx) error {
@@ -250,8 +250,8 @@ func TestSettleKeepsALookThatItDoesNotMake(t *testing.T) {
 		during bool
 		stays  bool
 	}{
-		{"a read, and a look that was planned before", protocol.EventLook, false, false},
-		{"a read, and a look that was planned during it", protocol.EventLook, true, true},
+		{"a read, and a look that was planned before", protocol.EventRecheck, false, false},
+		{"a read, and a look that was planned during it", protocol.EventRecheck, true, true},
 		{"an ADD that needs no call, and a look that was planned before", protocol.EventWant, false, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -148,7 +148,7 @@ func (r *Reporter) Ask(look string) {
 // to read is read for one question at a time.
 func (r *Reporter) find(ctx context.Context, text string) (next string) {
 	answer := ""
-	look, err := protocol.ParseLook(text)
+	look, err := protocol.ParseQuery(text)
 	if err != nil {
 		r.log.WarnContext(ctx, "what the registration asks is not understood", "error", err)
 	} else {
@@ -172,7 +172,7 @@ func (r *Reporter) find(ctx context.Context, text string) (next string) {
 // gave it, as the CNI library's results and host-local's files say, and by Tenure, as the store
 // says. The library writes a result only after the store has the address, and a pod shows what it
 // had until it is gone.
-func (r *Reporter) report(ctx context.Context, look protocol.Look) protocol.Report {
+func (r *Reporter) report(ctx context.Context, look protocol.Query) protocol.Report {
 	rep := protocol.Report{ID: look.ID}
 	unseen := func(of protocol.HostLocal, err error) {
 		r.log.WarnContext(ctx, "what pods have cannot be read", "network", of.Network, "error", err)
@@ -203,7 +203,7 @@ func (r *Reporter) report(ctx context.Context, look protocol.Look) protocol.Repo
 }
 
 // rangesOfLook returns the addresses that are asked for; none where the question does not read.
-func rangesOfLook(look protocol.Look) (*netipx.IPSet, error) {
+func rangesOfLook(look protocol.Query) (*netipx.IPSet, error) {
 	within, err := protocol.ParseRanges(look.Ranges)
 	if err != nil {
 		return new(netipx.IPSet), err

@@ -85,7 +85,7 @@ func TestReportsWhatTenureHasGiven(t *testing.T) {
 		if err := r.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutAttachment(att) }); err != nil {
 			t.Fatal(err)
 		}
-		look := protocol.Look{ID: "1", Ranges: []string{"10.0.0.0-10.0.0.31"}}
+		look := protocol.Query{ID: "1", Ranges: []string{"10.0.0.0-10.0.0.31"}}
 		says := func(when string, want ...protocol.Sighting) {
 			t.Helper()
 			got := r.report(t.Context(), look)
@@ -135,7 +135,7 @@ func TestAnswersOneQuestionAtATime(t *testing.T) {
 		host := &slowHost{}
 		r, ready := newReporter(t, host)
 		ask := func(id string) {
-			r.Ask(protocol.Look{ID: id}.String())
+			r.Ask(protocol.Query{ID: id}.String())
 			time.Sleep(time.Second)
 		}
 		answer := func() string {
@@ -162,7 +162,7 @@ func TestReportsWhatItCannotSee(t *testing.T) {
 	reporter, _ := newReporter(t, cachingHost{damaged: []*cniresults.FileError{
 		{Path: "/results/cbr0-c1-eth0", Err: torn}, {Path: "/results/net-c1-net1", Err: torn}, {Path: "/attached/c1", Err: torn},
 	}})
-	r := reporter.report(t.Context(), protocol.Look{ID: "1", HostLocal: []protocol.HostLocal{{Network: "net"}, {Network: "shelf", DataDir: "/srv/nfs"}}})
+	r := reporter.report(t.Context(), protocol.Query{ID: "1", HostLocal: []protocol.HostLocal{{Network: "net"}, {Network: "shelf", DataDir: "/srv/nfs"}}})
 	var got []string
 	for _, u := range r.Unseen {
 		got = append(got, u.Network+": "+u.Why)
@@ -174,11 +174,11 @@ func TestReportsWhatItCannotSee(t *testing.T) {
 	if !slices.Equal(got, want) || r.Unread != "" {
 		t.Errorf("it reports %q; want %q", got, want)
 	}
-	r = reporter.report(t.Context(), protocol.Look{ID: "1", Ranges: []string{"10.0.0.0-10.0.0.31"}, HostLocal: []protocol.HostLocal{{Network: "torn"}}})
+	r = reporter.report(t.Context(), protocol.Query{ID: "1", Ranges: []string{"10.0.0.0-10.0.0.31"}, HostLocal: []protocol.HostLocal{{Network: "torn"}}})
 	if last := len(r.Unseen) - 1; len(r.Has) > 0 || last < 0 || r.Unseen[last].Why != "host-local's files of network torn: that of 10.0.0.7 names no container" {
 		t.Errorf("of a file that names no container it reports %+v", r)
 	}
-	if r := reporter.report(t.Context(), protocol.Look{ID: "1", Ranges: []string{"nonsense"}}); r.Unread == "" {
+	if r := reporter.report(t.Context(), protocol.Query{ID: "1", Ranges: []string{"nonsense"}}); r.Unread == "" {
 		t.Errorf("of a question that does not read it reports %+v", r)
 	}
 }
