@@ -21,7 +21,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/workload"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
-	"github.com/tenure-ipam/tenure/ipam/told"
+	"github.com/tenure-ipam/tenure/ipam/reported"
 )
 
 const (
@@ -52,7 +52,7 @@ type Reconciler struct {
 	// Kuryr says that pods get the map in Kuryr's words as well.
 	Kuryr bool
 
-	told told.Faults[trouble] // of pods
+	reported reported.Faults[trouble] // of pods
 }
 
 // trouble is a fault of one pod: another of its name is told of it anew.
@@ -65,7 +65,7 @@ type trouble struct {
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	var pod corev1.Pod
 	if err := r.Cache.Get(ctx, req.NamespacedName, &pod); err != nil {
-		r.told.Forget(req.NamespacedName)
+		r.reported.Forget(req.NamespacedName)
 		return reconcile.Result{}, client.IgnoreNotFound(err) //nolint:wrapcheck // says what it is about
 	}
 	if pod.DeletionTimestamp != nil || ended(&pod) {
@@ -192,7 +192,7 @@ func (r *Reconciler) tell(ctx context.Context, pod *corev1.Pod, faults []fault) 
 	for i, f := range faults {
 		all[i] = trouble{pod.UID, f}
 	}
-	due, wait := r.told.Due(key, r.Now(), trouble.reportDelay, all...)
+	due, wait := r.reported.Due(key, r.Now(), trouble.reportDelay, all...)
 	for i, f := range due {
 		if i < maxEvents {
 			// The API server takes 1 KiB.

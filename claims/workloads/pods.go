@@ -21,7 +21,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
-	"github.com/tenure-ipam/tenure/ipam/told"
+	"github.com/tenure-ipam/tenure/ipam/reported"
 )
 
 // claimSoon is when a machine's pod is looked at again whose claim is not there yet.
@@ -43,14 +43,14 @@ type PodClaims struct {
 	// ByName says that pods get the claims that they ask for by their name.
 	ByName bool
 
-	told told.Faults[fault]
+	reported reported.Faults[fault]
 }
 
 // Reconcile looks at one pod.
 func (p *PodClaims) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	pod := podMetadata()
 	if err := p.Pods.Get(ctx, req.NamespacedName, pod); err != nil {
-		p.told.Forget(req.NamespacedName)
+		p.reported.Forget(req.NamespacedName)
 		return reconcile.Result{}, client.IgnoreNotFound(err) //nolint:wrapcheck // says what it is about
 	}
 	if pod.DeletionTimestamp != nil {
@@ -74,7 +74,7 @@ func (p *PodClaims) Reconcile(ctx context.Context, req reconcile.Request) (recon
 		}
 	}
 	of := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}}
-	tell(ctx, &p.told, p.Events, p.Log.With("pod", req.String()), of, faults)
+	tell(ctx, &p.reported, p.Events, p.Log.With("pod", req.String()), of, faults)
 	switch {
 	case len(faults) > 0:
 		return reconcile.Result{RequeueAfter: recheckAfter}, nil

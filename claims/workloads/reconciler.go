@@ -25,7 +25,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
-	"github.com/tenure-ipam/tenure/ipam/told"
+	"github.com/tenure-ipam/tenure/ipam/reported"
 )
 
 // recheckAfter is when a set is looked at again of whose claim no event comes: a claim that is
@@ -47,14 +47,14 @@ type Reconciler struct {
 	Events   events.EventRecorder
 	Log      *slog.Logger
 
-	told told.Faults[fault]
+	reported reported.Faults[fault]
 }
 
 // Reconcile looks at one StatefulSet.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	var obj appsv1.StatefulSet
 	if err := r.Cache.Get(ctx, req.NamespacedName, &obj); err != nil {
-		r.told.Forget(req.NamespacedName)
+		r.reported.Forget(req.NamespacedName)
 		return reconcile.Result{}, client.IgnoreNotFound(err) //nolint:wrapcheck // says what it is about
 	}
 	if obj.DeletionTimestamp != nil {
@@ -62,7 +62,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	set, asks, err := kube.SetOf(&obj)
 	if !asks {
-		r.told.Forget(req.NamespacedName)
+		r.reported.Forget(req.NamespacedName)
 		return reconcile.Result{}, nil
 	}
 	if err != nil {
@@ -231,7 +231,7 @@ func (r *Reconciler) pod(ctx context.Context, f facts, ordinal int) (types.UID, 
 
 // tell makes Events of the faults that people were not told at the last look.
 func (r *Reconciler) tell(ctx context.Context, obj *appsv1.StatefulSet, faults ...fault) {
-	tell(ctx, &r.told, r.Events, r.Log.With("statefulset", client.ObjectKeyFromObject(obj).String()), obj, faults)
+	tell(ctx, &r.reported, r.Events, r.Log.With("statefulset", client.ObjectKeyFromObject(obj).String()), obj, faults)
 }
 
 // errChanged says that a set has changed since it was looked at: the event of that brings it

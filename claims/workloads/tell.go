@@ -9,14 +9,14 @@ import (
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tenure-ipam/tenure/ipam/told"
+	"github.com/tenure-ipam/tenure/ipam/reported"
 )
 
 // maxEvents is how many faults of one look are told by Events of their own.
 const maxEvents = 5
 
 // tell makes Events of the faults that people were not told at the last look.
-func tell(ctx context.Context, known *told.Faults[fault], to events.EventRecorder, log *slog.Logger, obj client.Object, faults []fault) {
+func tell(ctx context.Context, known *reported.Faults[fault], to events.EventRecorder, log *slog.Logger, obj client.Object, faults []fault) {
 	faults = known.New(client.ObjectKeyFromObject(obj), faults...)
 	for i, f := range faults {
 		if more := len(faults) - i; i == maxEvents-1 && more > 1 {

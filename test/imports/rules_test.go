@@ -273,7 +273,7 @@ var rules = []rule{
 		never: join(bolt, cni, []string{"./ipam/controller/grants"}),
 	},
 	{
-		pkg: "./ipam/told", why: "it knows names, and what is told of them is for others to say",
+		pkg: "./ipam/reported", why: "it knows names, and what is reported of them is for others to say",
 		never: join(ours, bolt, cni),
 	},
 	{

@@ -15,7 +15,7 @@ import (
 	api "github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/api/vif"
 	"github.com/tenure-ipam/tenure/attach/podnetwork"
-	"github.com/tenure-ipam/tenure/ipam/told"
+	"github.com/tenure-ipam/tenure/ipam/reported"
 )
 
 // Reasons of the Events about a definition whose interfaces the control plane decides.
@@ -34,7 +34,7 @@ const (
 // its interfaces are of, a definition with one in the namespace of those that are made.
 type VIFs struct {
 	*Cluster
-	told told.Faults[vifFault] // of definitions
+	reported reported.Faults[vifFault] // of definitions
 }
 
 // A vifFault says why nothing is made of a definition, in the reason and the message of an Event.
@@ -52,13 +52,13 @@ func (r *VIFs) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.
 	var o nad.NetworkAttachmentDefinition
 	switch err := r.Cache.Get(ctx, req.NamespacedName, &o); {
 	case apierrors.IsNotFound(err):
-		r.told.Forget(req.NamespacedName)
+		r.reported.Forget(req.NamespacedName)
 		return settle(r.removeVIF(ctx, req.Namespace, req.Name))
 	case err != nil:
 		return reconcile.Result{}, err //nolint:wrapcheck // says what it is about
 	}
 	if !isVIF(&o) || o.DeletionTimestamp != nil {
-		r.told.Forget(req.NamespacedName)
+		r.reported.Forget(req.NamespacedName)
 		return settle(r.removeVIF(ctx, o.Namespace, o.Name))
 	}
 	m, err := r.madeOfVIF(ctx, &o)
@@ -72,7 +72,7 @@ func (r *VIFs) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.
 		r.tell(ctx, &o, fault)
 		return settle(r.removeVIF(ctx, o.Namespace, o.Name))
 	}
-	r.told.Forget(req.NamespacedName)
+	r.reported.Forget(req.NamespacedName)
 	return settle(err)
 }
 
@@ -121,7 +121,7 @@ func (r *VIFs) removeVIF(ctx context.Context, namespace, name string) error {
 // tell makes an Event of a fault that people were not told at the last look.
 func (r *VIFs) tell(ctx context.Context, o *nad.NetworkAttachmentDefinition, f vifFault) {
 	key := client.ObjectKeyFromObject(o)
-	if len(r.told.New(key, f)) == 0 {
+	if len(r.reported.New(key, f)) == 0 {
 		return
 	}
 	r.Events.Eventf(o, nil, corev1.EventTypeWarning, f.reason, "MakeDefinition", "%.1000s", f.message)

@@ -23,7 +23,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
 	"github.com/tenure-ipam/tenure/ipam/controller/trigger"
-	"github.com/tenure-ipam/tenure/ipam/told"
+	"github.com/tenure-ipam/tenure/ipam/reported"
 )
 
 // Reasons of Events about definitions that cannot be used.
@@ -45,14 +45,14 @@ type Definitions struct {
 	Log      *slog.Logger
 	Now      func() time.Time
 
-	told told.Faults[notice] // of definitions
+	reported reported.Faults[notice] // of definitions
 }
 
 // Reconcile looks at one definition.
 func (r *Definitions) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	var o nad.NetworkAttachmentDefinition
 	if err := r.Cache.Get(ctx, req.NamespacedName, &o); apierrors.IsNotFound(err) {
-		r.told.Forget(req.NamespacedName)
+		r.reported.Forget(req.NamespacedName)
 		return reconcile.Result{}, nil
 	} else if err != nil {
 		return reconcile.Result{}, fmt.Errorf("read definition %s: %w", req, err)
@@ -62,10 +62,10 @@ func (r *Definitions) Reconcile(ctx context.Context, req reconcile.Request) (rec
 		return reconcile.Result{}, err
 	}
 	if is.reason == "" {
-		r.told.Forget(req.NamespacedName)
+		r.reported.Forget(req.NamespacedName)
 		return reconcile.Result{}, nil
 	}
-	due, wait := r.told.Due(req.NamespacedName, r.Now(), func(notice) time.Duration { return settle }, is)
+	due, wait := r.reported.Due(req.NamespacedName, r.Now(), func(notice) time.Duration { return settle }, is)
 	if len(due) > 0 {
 		r.Log.WarnContext(ctx, "definition cannot be used", "definition", req.String(), "reason", is.reason, "message", is.message)
 		r.Events.Eventf(&o, nil, corev1.EventTypeWarning, is.reason, "ReadDefinition", "%.1000s", is.message)

@@ -50,7 +50,7 @@ func TestDefinitionsThatAreGoneAreForgotten(t *testing.T) {
 	r := &Implicit{Cache: noneOfTheName{}, Log: slog.New(slog.DiscardHandler)}
 	refused := notice{reasonRefused, "because"}
 	r.tell(t.Context(), "ns/gone", refused)
-	if len(r.told.New(types.NamespacedName{Namespace: "ns", Name: "gone"}, refused)) == 0 {
+	if len(r.reported.New(types.NamespacedName{Namespace: "ns", Name: "gone"}, refused)) == 0 {
 		t.Error("what was told of a definition that is gone is kept")
 	}
 }

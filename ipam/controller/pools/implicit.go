@@ -22,7 +22,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
-	"github.com/tenure-ipam/tenure/ipam/told"
+	"github.com/tenure-ipam/tenure/ipam/reported"
 )
 
 // Implicit makes the pools that definitions describe inline, changes them with
@@ -37,7 +37,7 @@ type Implicit struct {
 	Events   events.EventRecorder
 	Log      *slog.Logger
 
-	told told.Faults[notice] // of definitions
+	reported reported.Faults[notice] // of definitions
 }
 
 // Describing has the definitions that describe ranges inline.
@@ -167,12 +167,12 @@ func (r *Implicit) remove(ctx context.Context, pool *v1alpha1.IPPool) error {
 func (r *Implicit) tell(ctx context.Context, definition string, n notice) {
 	namespace, name, _ := strings.Cut(definition, "/")
 	key := client.ObjectKey{Namespace: namespace, Name: name}
-	if len(r.told.New(key, n)) == 0 {
+	if len(r.reported.New(key, n)) == 0 {
 		return
 	}
 	var obj nad.NetworkAttachmentDefinition
 	if err := r.Cache.Get(ctx, key, &obj); err != nil {
-		r.told.Forget(key)
+		r.reported.Forget(key)
 		return // it is gone, and with it whoever would read of this
 	}
 	r.Log.WarnContext(ctx, "definition is not followed", "definition", definition, "reason", n.reason, "message", n.message)

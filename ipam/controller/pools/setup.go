@@ -218,7 +218,7 @@ func (r *Implicit) Setup(mgr ctrl.Manager, catalog *networks.Catalog) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("implicit-pools").
 		Watches(&nad.NetworkAttachmentDefinition{}, ofDefinition(catalog, implicitPools)).
 		Watches(&nad.NetworkAttachmentDefinition{}, handler.Funcs{DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ trigger.Queue) {
-			r.told.Forget(client.ObjectKeyFromObject(e.Object))
+			r.reported.Forget(client.ObjectKeyFromObject(e.Object))
 		}}).
 		Watches(&v1alpha1.IPPool{}, handler.EnqueueRequestsFromMapFunc(itsDomain), builder.WithPredicates(predicate.Or[client.Object](
 			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).

@@ -24,7 +24,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/controller/trigger"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
-	"github.com/tenure-ipam/tenure/ipam/told"
+	"github.com/tenure-ipam/tenure/ipam/reported"
 )
 
 // Follower keeps pools as the subnets are that they consist of. Its requests are names of pools.
@@ -42,7 +42,7 @@ type Follower struct {
 	// Every is how often subnets are looked at.
 	Every time.Duration
 
-	told told.Faults[string] // of pools
+	reported reported.Faults[string] // of pools
 }
 
 // Setup has the manager run f for what its watches tell and changed fires.
@@ -59,7 +59,7 @@ func (f *Follower) Setup(mgr ctrl.Manager, changed *trigger.Source) error {
 func (f *Follower) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	var pool v1alpha1.IPPool
 	if err := f.Cache.Get(ctx, req.NamespacedName, &pool); err != nil {
-		f.told.Forget(req.NamespacedName)
+		f.reported.Forget(req.NamespacedName)
 		return reconcile.Result{}, client.IgnoreNotFound(err) //nolint:wrapcheck // says what it is about
 	}
 	if pool.Spec.Source == nil || pool.DeletionTimestamp != nil {
@@ -188,10 +188,10 @@ func patchPool(ctx context.Context, w client.Client, seen protocol.Meta, fields 
 // tell makes an Event of what stands against a pool, if it is another than before.
 func (f *Follower) tell(ctx context.Context, pool *v1alpha1.IPPool, says Problem) {
 	if says.None() {
-		f.told.Forget(client.ObjectKeyFromObject(pool))
+		f.reported.Forget(client.ObjectKeyFromObject(pool))
 		return
 	}
-	if len(f.told.New(client.ObjectKeyFromObject(pool), string(says.Reason)+" "+says.Message)) == 0 {
+	if len(f.reported.New(client.ObjectKeyFromObject(pool), string(says.Reason)+" "+says.Message)) == 0 {
 		return
 	}
 	f.Log.WarnContext(ctx, "pool cannot follow its subnets", "pool", pool.Name, "reason", says.Reason, "message", says.Message)

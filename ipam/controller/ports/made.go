@@ -27,7 +27,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/controller/trigger"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
-	"github.com/tenure-ipam/tenure/ipam/told"
+	"github.com/tenure-ipam/tenure/ipam/reported"
 )
 
 // Reasons of the Events about definitions that describe a subnet.
@@ -56,8 +56,8 @@ type Subnets struct {
 	// SweepEvery is how often what is in Neutron is compared with definitions and pools.
 	SweepEvery time.Duration
 
-	told   told.Faults[string] // of definitions
-	making sync.Mutex          // held while a subnet and its pool are made, or a subnet without either is deleted
+	reported reported.Faults[string] // of definitions
+	making   sync.Mutex              // held while a subnet and its pool are made, or a subnet without either is deleted
 }
 
 // SubnetMaker is what is asked of Neutron: a [neutron.Client].
@@ -183,7 +183,7 @@ func (r *Subnets) make(ctx context.Context, o *nad.NetworkAttachmentDefinition, 
 	if out := kube.Classify(err); out != protocol.Done && out != protocol.Exists {
 		return reconcile.Result{}, fmt.Errorf("make pool %s: %w", name, err)
 	}
-	r.told.Forget(client.ObjectKeyFromObject(o))
+	r.reported.Forget(client.ObjectKeyFromObject(o))
 	r.Log.InfoContext(ctx, "subnet made", "definition", o.Namespace+"/"+o.Name, "subnet", id, "pool", name)
 	return reconcile.Result{}, nil
 }
@@ -216,7 +216,7 @@ func (r *Subnets) finish(ctx context.Context, pool *v1alpha1.IPPool, definition 
 // tell makes an Event of what stands against a definition's subnet, if it is another than before.
 func (r *Subnets) tell(ctx context.Context, o *nad.NetworkAttachmentDefinition, reason, message string) {
 	key := client.ObjectKeyFromObject(o)
-	if len(r.told.New(key, reason+message)) == 0 {
+	if len(r.reported.New(key, reason+message)) == 0 {
 		return
 	}
 	r.Log.WarnContext(ctx, "no subnet for a definition", "definition", key.String(), "reason", reason, "message", message)

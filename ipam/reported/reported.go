@@ -1,6 +1,6 @@
-// Package told remembers which faults of an object people have been told of: each is told once, as
-// long as it lasts.
-package told
+// Package reported remembers which faults of an object were reported to people: each is reported
+// once, as long as it lasts.
+package reported
 
 import (
 	"sync"
@@ -9,28 +9,28 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Faults has the faults that the last look at each object has found. F is what people are told of
-// one. The zero Faults is ready; it may be used concurrently.
+// Faults has the faults that the last check of each object has found. F is what is reported of a
+// fault. The zero Faults is ready; it may be used concurrently.
 type Faults[F comparable] struct {
 	mu sync.Mutex
 	of map[types.NamespacedName]map[F]fault // guarded by mu
 }
 
-// fault says since when a fault is there, and whether people were told of it.
+// fault says since when a fault is there, and whether it was reported.
 type fault struct {
-	since time.Time
-	told  bool
+	since    time.Time
+	reported bool
 }
 
-// New returns those of an object's faults that the last look had not found: people are to be told
-// of them. An object without faults is forgotten.
+// New returns those of an object's faults that the last check had not found: they are to be
+// reported. An object without faults is forgotten.
 func (f *Faults[F]) New(object types.NamespacedName, faults ...F) []F {
 	due, _ := f.Due(object, time.Time{}, func(F) time.Duration { return 0 }, faults...)
 	return due
 }
 
-// Due is New for faults of which people are told when they have lasted for their delay. wait is
-// how long it is until the next of them is due, 0 if there is none.
+// Due is New for faults that are reported when they have lasted for a delay. wait is how long it is
+// until the next of them is due, 0 if there is none.
 func (f *Faults[F]) Due(object types.NamespacedName, now time.Time, delay func(F) time.Duration, faults ...F) (due []F, wait time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -44,9 +44,9 @@ func (f *Faults[F]) Due(object types.NamespacedName, now time.Time, delay func(F
 			at.since = now
 		}
 		switch left := delay(x) - now.Sub(at.since); {
-		case at.told:
+		case at.reported:
 		case left <= 0:
-			at.told = true
+			at.reported = true
 			due = append(due, x)
 		case wait == 0 || left < wait:
 			wait = left
