@@ -6,10 +6,9 @@ import (
 	"slices"
 )
 
-// ConfirmLease decides, by the pool as read live after the lease was created,
-// whether the lease may serve: the pool under which it was created is there,
-// open, has blocks of this size, and has addresses of this one. why is a sentence
-// for a person.
+// ConfirmLease decides, by the pool as read live after the lease was created, whether the lease may
+// be used. It may if the pool for which it was created is there and open, has blocks of this size,
+// and has addresses of this block. why is a sentence for people.
 func ConfirmLease(r LeaseRight, pool Pool, outcome Outcome) (ok bool, why string) {
 	if ok, why := ConfirmKept(r, pool, outcome); !ok {
 		return false, why
@@ -25,10 +24,10 @@ func ConfirmLease(r LeaseRight, pool Pool, outcome Outcome) (ok bool, why string
 	return true, ""
 }
 
-// ConfirmKept decides, by the pool as read live after the lease was created, whether an
-// address of the lease may be kept for a pod of another IPAM. The pool need be neither
-// open nor accepted as it was edited: it waits for just that, and a controller changes
-// its block size only upon a list that shows the lease.
+// ConfirmKept decides, by the pool as read live after the lease was created, whether an address of
+// the lease may be kept for a pod of another IPAM. The pool may be closed, and the controller need
+// not have accepted its last edit: both wait until such addresses are kept. The block size cannot
+// change meanwhile: a controller changes it only after a list without leases of the old size.
 func ConfirmKept(r LeaseRight, pool Pool, outcome Outcome) (ok bool, why string) {
 	switch {
 	case outcome == NotFound:
@@ -43,12 +42,12 @@ func ConfirmKept(r LeaseRight, pool Pool, outcome Outcome) (ok bool, why string)
 	return true, ""
 }
 
-// Confirmation is [ConfirmLease] as the answer to a [CallConfirm]. A lease waits for
-// the controller to look at a pool that was edited: while there was no lease of its
-// block, another pool may have come to have it. One that is Held already, and had
-// vanished, waits for a closed pool to open, too: the pool may be closed because the API
-// server's data went back in time, and then it is the lease that had gone, not the
-// right. One that has blocks of another size by now waits for the lease to go.
+// Confirmation is [ConfirmLease] as the answer to a [CallConfirm]. Unknown means that the lease
+// waits. It waits until the controller has accepted an edit of the pool: while nobody had a lease
+// of the block, another pool may have come to have the block. A lease that is Held already, and had
+// vanished, also waits for a closed pool to open: the pool may be closed because the API server's
+// data went back in time, and lost the lease. It does not wait for a pool that has blocks of
+// another size by now: that pool waits for the lease to go.
 func Confirmation(r Right, pool Pool, outcome Outcome) (Outcome, string) {
 	ok, why := ConfirmLease(r.LeaseRight, pool, outcome)
 	switch {
@@ -63,14 +62,14 @@ func Confirmation(r Right, pool Pool, outcome Outcome) (Outcome, string) {
 	}
 }
 
-// ConfirmRequest decides what became of the request of r, by the sub-lease as read live.
-// Done has the addresses and the leases that they stand on; Unknown means that the
-// controller has not answered yet.
+// ConfirmRequest decides what became of the request of r, by the sub-lease as read live. With Done
+// it returns the addresses and their leases. Unknown means that the controller has not answered
+// yet.
 //
-// An answer is written once. One that has gone since r was recorded has gone with the API
-// server's data, and the grants with it: the controller does not know of them, and gives
-// the addresses to others once it opens the pools again, which are closed while restored
-// says so. Until then the request may yet be answered as before.
+// An answer is written once. If r has an answer and the sub-lease has none any more, the API
+// server's data went back in time, and the grants are gone too. The controller does not know of
+// them, and may give the addresses to others once it has opened the pools again. restored says that
+// they are still closed: until then the request may yet get the answer that it had.
 func ConfirmRequest(r Right, s SubLease, restored bool) (addrs []netip.Addr, leases []string, outcome Outcome, why string) {
 	switch {
 	case s.Refused != nil:
@@ -112,8 +111,8 @@ type Claim struct {
 // Ref names c.
 func (c Claim) Ref() ClaimRef { return ClaimRef{Namespace: c.Namespace, Name: c.Name, UID: c.UID} }
 
-// UseEvidence is what an agent has read live, after its use was created, to
-// decide whether the use may serve.
+// UseEvidence is what an agent has read live, after its use was created, to decide whether the use
+// is usable.
 type UseEvidence struct {
 	Own Use
 	// Addrs are the addresses that the use is to be answered with, as the claim's
@@ -130,20 +129,20 @@ type UseEvidence struct {
 
 // A UseAnswer is what [ConfirmUse] decides.
 type UseAnswer struct {
-	// Outcome is Done; Refused: the use must go; or Unknown: only the node's other use of the
-	// claim stands in the way, until that has gone (see [UseEvidence.Earlier]).
+	// Outcome is Done, Refused or Unknown. Refused means that the use must go. Unknown means that
+	// it waits until the node's other use of the claim has gone (see [UseEvidence.Earlier]).
 	Outcome Outcome
-	// Granted is what the use serves, where it is Done.
+	// Granted is what the use may give, where Outcome is Done.
 	Granted []Granted
-	// Passes says of a refusal that what stands against the use may pass by itself.
+	// Passes says that the reason for a refusal may pass by itself.
 	Passes bool
-	// Why is a sentence for a person, unless it is Done.
+	// Why is a sentence for people, unless Outcome is Done.
 	Why string
 }
 
-// ConfirmUse decides whether a use may serve, and with which addresses: every
-// address of the claim's status must be granted to its UID, on its block's lease,
-// and not be marked freeing; and e.Addrs must be among them.
+// ConfirmUse decides whether a use is usable, and for which addresses. Every address of the claim's
+// status must be granted to the claim's UID, on the lease of its block, and not be marked freeing.
+// e.Addrs must be among them.
 func ConfirmUse(self Self, e UseEvidence) UseAnswer {
 	answer := func(o Outcome, passes bool, format string, args ...any) UseAnswer {
 		return UseAnswer{Outcome: o, Passes: passes, Why: fmt.Sprintf("claim %v", e.Own.Claim) + fmt.Sprintf(format, args...)}
@@ -192,9 +191,9 @@ func (e UseEvidence) other() *SubLease {
 	return nil
 }
 
-// Earlier returns the claim's other use if it is the node's own, too: one whose create came
-// late, or that is being given back; one that a lost store of the machine has left; or one of
-// another machine that had the node's name. This store gives nothing by it.
+// Earlier returns the claim's other use if it is of the same node. Its create may have come late,
+// or it is being given back; it may be of a lost store of the machine, or of another machine that
+// had the node's name. This store gives nothing by it.
 func (e UseEvidence) Earlier(node NodeName) (s SubLease, ok bool) {
 	if o := e.other(); o != nil && o.Node == node {
 		return *o, true
@@ -202,9 +201,8 @@ func (e UseEvidence) Earlier(node NodeName) (s SubLease, ok bool) {
 	return SubLease{}, false
 }
 
-// PickUse returns the one of a node's records of a claim's uses, of which there are one or
-// two, that a pod is to use: one that pods have rather than one by which nothing was given.
-// The other goes.
+// PickUse returns which of a node's one or two uses of a claim a pod is to have: preferably one
+// that pods have already. The other is given back.
 func PickUse(recorded []Right) Right {
 	rank := func(r Right) int {
 		switch r.Phase {
@@ -219,10 +217,11 @@ func PickUse(recorded []Right) Right {
 	return slices.MinFunc(recorded, func(a, b Right) int { return rank(a) - rank(b) })
 }
 
-// Keeps reports whether every address that the use is answered with is still granted
-// to its claim, so that a pod which has had them keeps them, whatever stands against
-// a new one: while the use is there, they are not freed, marked freeing or not. Of one
-// that had vanished a mark may be older than the use, and a otherWorkload may have them.
+// Keeps reports whether a pod keeps the addresses that the use was answered with, although the use
+// is not confirmed for another pod. It does while each of them is still granted to the claim: while
+// the use is there, an address is not freed even if it is marked freeing. If the use had vanished,
+// no address may be marked, for the mark may be older than the use, and no pod of another workload
+// may use the claim.
 func (e UseEvidence) Keeps() bool {
 	for _, a := range e.Addrs {
 		if g, ok := grantIn(e.Leases, a, e.Own.Claim.UID); !ok || e.Vanished && g.Freeing {

@@ -15,13 +15,13 @@ type Node struct {
 	Off bool
 }
 
-// gone reports whether the Node is gone that who was registered for. It is not there any more.
-// Whoever knew of no Node may have been registered for any of that name.
+// gone reports whether the Node for which who was registered is gone: there is none, or one with
+// another UID. If who knew of no Node's UID, any Node of the name counts as its own.
 func (n Node) gone(who Former) bool {
 	return n.UID == "" || who.NodeUID != "" && who.NodeUID != n.UID
 }
 
-// Evidence is why a registrant of a registration counts as dead: it gives nothing out any
+// Evidence is why the registrant of a registration counts as dead: it gives out no address any
 // more, and its pods do not run.
 type Evidence uint8
 
@@ -44,20 +44,20 @@ func (e Evidence) String() string {
 	return names[e]
 }
 
-// A Vigil is what a controller remembers of one registration: since when, by its own
-// clock, it has seen the last heartbeat, and the former agents. The zero
-// Vigil has seen nothing. A new leader begins with that: it counts anew.
+// A Vigil is what a controller remembers of one registration: since when, by its own clock, it has
+// seen the last heartbeat, and each former agent. The zero Vigil has seen nothing; a new leader
+// begins with it.
 //
-// Its times are of any clock that does not jump. One that stands still while the
-// machine sleeps makes the controller wait longer, and does no harm.
+// Its times are of any clock that does not jump. If the clock stands still while the machine
+// sleeps, the controller waits longer, which does no harm.
 type Vigil struct {
 	heartbeat heartbeat
 	since     time.Duration
 	former    []watchedFormer
 }
 
-// heartbeat tells one heartbeat from another. The registration's revision and turn do not:
-// recalls change these, too.
+// heartbeat identifies a heartbeat. The registration's revision and write counter do not: recalls
+// change these, too.
 type heartbeat struct {
 	reg   UID
 	store StoreID
@@ -106,7 +106,7 @@ func (v Vigil) left(f Former) (since time.Duration, ok bool) {
 	return v.former[i].since, true
 }
 
-// A Judgement is what a look at a registration leads to.
+// A Judgement is what is to be done about a registration.
 type Judgement struct {
 	// End is why the registration's term is to be ended, by [EndTerm]. It comes before
 	// anything else: the registration is judged again afterwards.
@@ -169,8 +169,8 @@ func Judge(reg Registration, v Vigil, node Node, margin, now time.Duration) Judg
 	return j
 }
 
-// weigh returns what evidence there is that who is dead, quiet for so long, and
-// notes when there may be more.
+// weigh returns the evidence that who is dead, where quiet is how long nothing was heard of it. It
+// notes in j.After when there may be more.
 func (j *Judgement) weigh(node Node, who Former, quiet, margin time.Duration) Evidence {
 	if !node.gone(who) {
 		if node.Off {
@@ -178,9 +178,9 @@ func (j *Judgement) weigh(node Node, who Former, quiet, margin time.Duration) Ev
 		}
 		return EvidenceNone
 	}
-	// The taint of a Node that was made again speaks of its own machine, which may
-	// be another: of who, it says no more than that the Node is gone. Where no time is
-	// long enough it is the only word that there can be.
+	// The Node was made again, and its taint is about its own machine, which may be another than
+	// who's. So it counts only when who has been silent for F, as if the Node were gone. If F is
+	// 0, no time is long enough, and the taint counts at once.
 	switch left := who.Fence + margin - quiet; {
 	case who.Fence <= 0 && node.Off, who.Fence > 0 && left <= 0 && node.Off:
 		return EvidenceTaint
@@ -192,9 +192,8 @@ func (j *Judgement) weigh(node Node, who Former, quiet, margin time.Duration) Ev
 	return EvidenceNone
 }
 
-// EndTerm returns reg with its term ended on evidence e: it names no agent. It is
-// to be written by compare-and-swap: a heartbeat that came meanwhile wins, and of
-// several controllers one.
+// EndTerm returns reg with its term ended on evidence e: it names no agent. It is to be written by
+// compare-and-swap, so that a heartbeat that came meanwhile wins, and one of several controllers.
 func EndTerm(reg Registration, e Evidence) Registration {
 	last := reg.Registrant()
 	last.Ended, last.Vouched = true, e == EvidenceTaint
@@ -207,17 +206,15 @@ func EndTerm(reg Registration, e Evidence) Registration {
 	return reg
 }
 
-// of reports whether what node holds in the name of store, said last in term, is
-// d's.
+// of reports whether an object of the node that names store, and was last written in term, is d's.
 func (d Dead) of(store StoreID, term int64) bool {
 	return term <= d.Term && (store == d.Store || d.Strays && !slices.Contains(d.others, store))
 }
 
-// TakeLease returns l, a lease that node holds, as the cluster's, if it is of d: its
-// grants stay, all else is the controller's to give. It is to be written by
-// compare-and-swap: an agent that came back and said its lease anew wins. confirmed
-// says that its pool asks for somebody who vouches; a lease that a newer program has
-// written is left alone.
+// TakeLease returns l, a lease that node holds, as a lease of the cluster, if it is d's. Its grants
+// stay. It is to be written by compare-and-swap, so that an agent wins that came back and has
+// written its lease again. confirmed says that the pool asks for somebody who vouches that the
+// machine is off. A lease that a newer program has written is left alone.
 func (d Dead) TakeLease(l Lease, node NodeName, confirmed bool) (Lease, bool) {
 	if l.Holder.Node != node || l.Protocol > Version || confirmed && !d.Vouched || !d.of(l.Store, l.Term) {
 		return l, false
@@ -229,9 +226,9 @@ func (d Dead) TakeLease(l Lease, node NodeName, confirmed bool) (Lease, bool) {
 	return l, true
 }
 
-// TakesSubLease reports whether s, a sub-lease of node, is to be deleted, by UID and
-// revision, as one of d. held are the UIDs that have grants in pools which ask for
-// somebody who vouches: what is of these stays until somebody does.
+// TakesSubLease reports whether s, a sub-lease of node, is d's and is to be deleted, by UID and
+// revision. held are the UIDs that have grants in pools which ask for somebody who vouches that the
+// machine is off: their sub-leases stay until somebody does.
 func (d Dead) TakesSubLease(s SubLease, node NodeName, held map[UID]bool) bool {
 	if s.Node != node || s.Protocol > Version || !d.of(s.Store, s.Term) {
 		return false
@@ -239,11 +236,10 @@ func (d Dead) TakesSubLease(s SubLease, node NodeName, held map[UID]bool) bool {
 	return d.Vouched || !held[s.UID] && (s.Use == nil || !held[s.Use.Claim.UID])
 }
 
-// Settle returns registration without those former registrants of whom nothing is left, by
-// lists of the node's leases and sub-leases that were read live after the registration:
-// stores are those that they name. Each stays for [LastRecheck] after it was seen to
-// not registered any more: one of its creates may still come. ok is false where nobody
-// goes.
+// Settle returns reg without the former registrants of which nothing is left. stores are the stores
+// that the node's leases and sub-leases name, as listed live after the registration was read. A
+// former registrant stays for [LastRecheck] after it was seen not to be registered any more: one of
+// its creates may still come. ok is false if none is removed.
 func Settle(reg Registration, v Vigil, stores map[StoreID]bool, now time.Duration) (next Registration, ok bool) {
 	next = reg
 	next.Former = slices.DeleteFunc(slices.Clone(reg.Former), func(f Former) bool {

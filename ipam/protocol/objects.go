@@ -138,7 +138,7 @@ type Lease struct {
 	// cluster holds.
 	Store StoreID
 	Term  int64
-	// RunOnce is changed by every fencing write.
+	// Writes counts the fencing writes: each one raises it. The API calls it the turn.
 	Writes int64
 	// Ceded are the addresses that the holding node has given to the cluster.
 	Ceded  []netip.Addr
@@ -326,7 +326,7 @@ type Registration struct {
 	// Beat is the wall-clock time of the last heartbeat, for people: nobody
 	// decides by another machine's clock.
 	Beat time.Time
-	// RunOnce changes with every write.
+	// Writes counts the writes: each one raises it. The API calls it the turn.
 	Writes int64
 	// Recalls are what the controller asks the holder to cede.
 	Recalls []Recall

@@ -11,7 +11,7 @@ import (
 // A Query is what the controller asks a node's agent, on the node's registration: which addresses
 // in Ranges the pods of the node have, whoever gave them, and which pods still run there.
 type Query struct {
-	// ID is new for each look; the answer carries it.
+	// ID is new for each query; the answer carries it.
 	ID string `json:"id"`
 	// Ranges are "first-last", inclusive.
 	Ranges []string `json:"ranges,omitempty"`
@@ -22,7 +22,7 @@ type Query struct {
 	From netip.Addr `json:"from,omitzero"`
 }
 
-// MaxQuery and MaxReport are how long the texts of a question and of an answer may be, in bytes. An
+// MaxQuery and MaxReport are how long the texts of a query and of a report may be, in bytes. An
 // object's annotations have 256 KiB together, of which heartbeats and recalls need their part.
 const (
 	MaxQuery  = 24 << 10
@@ -42,19 +42,19 @@ func (l Query) String() string { return jsonText(l) }
 // ParseQuery is the inverse of [Query.String].
 func ParseQuery(text string) (q Query, err error) {
 	if err := json.Unmarshal([]byte(text), &q); err != nil {
-		return Query{}, fmt.Errorf("look: %w", err)
+		return Query{}, fmt.Errorf("query: %w", err)
 	}
 	return q, nil
 }
 
 // A Report is an agent's answer to a [Query].
 type Report struct {
-	// ID is that of the look.
+	// ID is that of the query.
 	ID string `json:"id"`
 	// Running are the UIDs, as the runtime knows them, of the pods that have a sandbox
 	// on the node, or may have one.
 	Running []UID `json:"running,omitempty"`
-	// Has are the addresses, within the look's ranges, of those sandboxes, and those that Tenure
+	// Has are the addresses, within the query's ranges, of those sandboxes, and those that Tenure
 	// has given here or taken back of late.
 	Has []Sighting `json:"has,omitempty"`
 	// Asking are the UIDs of the pods whose ADD has come to this agent of late: another

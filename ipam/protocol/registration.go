@@ -61,8 +61,8 @@ type Registrar struct {
 	Off bool
 }
 
-// A Beat is a heartbeat on its way. The registration that it writes is known by RunOnce and
-// At together: others raise the turn too, and a heartbeat of an earlier life of
+// A Beat is a heartbeat on its way. The registration that it writes is known by Writes and
+// At together: others raise the write counter too, and a heartbeat of an earlier life of
 // this agent may have carried the same one.
 type Beat struct {
 	Writes int64

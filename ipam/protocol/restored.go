@@ -17,7 +17,8 @@ type History struct {
 	// and of Tenure's own kinds: an API server may keep the two in two etcds.
 	Registrations uint64 `json:"seats,omitempty"`
 	Objects       uint64 `json:"objects,omitempty"`
-	// Registration and RunOnce are the UID and the highest turn of the node's registration.
+	// Registration and Writes are the UID and the highest write counter of the node's
+	// registration.
 	Registration UID   `json:"seat,omitempty"`
 	Writes       int64 `json:"turn,omitempty"`
 	// Epoch is the greatest epoch of any pool that the agent has heard of.

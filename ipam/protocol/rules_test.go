@@ -68,7 +68,7 @@ func brokenRules(w walk, ev Event, res Result) []string {
 		{"a right serves unconfirmed", serves && !was.Usable(w.reg) && !after.confirmed},
 		{"a right serves after a read alone", serves && !was.Usable(w.reg) && answered(CallRead, Done)},
 		{"a released right serves at once", serves && was.Phase == Releasing && !answered(CallConfirm, Done)},
-		{"the verdict is Serves, and the right does not", res.Verdict == VerdictUsable && !serves},
+		{"the verdict is Usable, and the right does not", res.Verdict == VerdictUsable && !serves},
 		{"neither a call nor a verdict", res.Call == CallNone && res.Verdict == VerdictNone},
 		{"a call, and a verdict that it may change", res.Call != CallNone && res.Verdict != VerdictNone && res.Verdict != VerdictRefused},
 		{"a ceded address is the node's again without an answered write that says so", len(was.Ceded) > 0 && len(next.Ceded) == 0 && !res.Forget &&

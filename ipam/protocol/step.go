@@ -19,10 +19,11 @@ const (
 	CallCreate
 	// CallRead reads the object live.
 	CallRead
-	// CallConfirm reads live whatever must be true before the right serves: the
-	// pool of a lease; the other name, the grants and the claim of a use.
+	// CallConfirm reads live whatever must be true before the right is usable: the pool of a
+	// lease; the claim, the grants and the other use of a use.
 	CallConfirm
-	// CallFence updates the object by compare-and-swap: next turn, registration's term.
+	// CallFence updates the object by compare-and-swap, with the write counter raised and the
+	// registration's term.
 	CallFence
 	// CallDelete deletes the object, with UID and resourceVersion.
 	CallDelete
@@ -41,10 +42,10 @@ type EventKind uint8
 
 // The events.
 const (
-	// EventWant: somebody needs the right to serve.
+	// EventWant: somebody needs the right to be usable.
 	EventWant EventKind = iota
-	// EventRecheck: time to look again: at start, after a new term, 1, 5 and 30
-	// minutes after a create in doubt, when a watch reported a change.
+	// EventRecheck: the right is to be checked again: at start, after a new term, when a watch
+	// reported a change, and 1, 5 and 30 minutes after a create in doubt.
 	EventRecheck
 	// EventRenew: somebody needs a use that is Held for another attachment: it is
 	// written and confirmed anew, for Use.
@@ -65,7 +66,7 @@ const (
 )
 
 func (k EventKind) String() string {
-	names := [...]string{"Want", "Look", "Renew", "LetGo", "Cede", "TakeBack", "Answer"}
+	names := [...]string{"Want", "Recheck", "Renew", "LetGo", "Cede", "TakeBack", "Answer"}
 	if int(k) >= len(names) {
 		return fmt.Sprintf("EventKind(%d)", uint8(k))
 	}
@@ -75,29 +76,27 @@ func (k EventKind) String() string {
 // An Event is what happened to a right.
 type Event struct {
 	Kind EventKind
-	// Now is the event's time, for looks after a create in doubt; of an answer, the question's.
+	// Now is the event's time, for rechecks after a create in doubt. Of an answer it is the time
+	// of the call.
 	Now time.Time
 
-	// Use is, of a renewal, what the use is for from now on; Addrs and Leases,
-	// where given, are what it will be answered with. Of a request's confirmation
-	// they are what was granted; of EventCede and EventTakeBack Addrs alone says
-	// which addresses.
+	// Of a renewal, Use is what the use is for from now on, and Addrs and Leases, where given,
+	// are what it will be answered with. Of a request's confirmation, Addrs and Leases are what
+	// was granted. Of EventCede and EventTakeBack, Addrs are the addresses.
 	Use    *Use
 	Addrs  []netip.Addr
 	Leases []string
 
-	// Of an answer: to which call, with what outcome, and the object as the
-	// API server showed it, where Outcome is Done or the call was a read.
+	// Of an answer: the call, its outcome, and the object as the API server showed it, where
+	// Outcome is Done or the call was a read.
 	Call    Call
 	Outcome Outcome
 	Object  Object
-	// Keeps says, of a use that was not confirmed, or not yet, that its addresses are
-	// still granted to its claim, and, where it had vanished, neither marked nor in use by a
-	// otherWorkload ([UseEvidence.Keeps]): what rests on it may go on.
+	// Keeps says that a use which was not confirmed, or not yet, still keeps its addresses for
+	// the pods that have them: see [UseEvidence.Keeps].
 	Keeps  bool
-	Passes bool // of a use whose confirmation was refused: another try may not be
-	// Why says, in words for a person, why a confirmation was refused or a call
-	// failed.
+	Passes bool // another try to confirm the use may not be refused
+	// Why says for people why a confirmation was refused or a call failed.
 	Why string
 }
 
@@ -118,8 +117,8 @@ type Object struct {
 	Stale bool
 	// Ceded are the ceded addresses of a lease, Grants those that are granted.
 	Ceded, Grants []netip.Addr
-	// Used are those of Ceded that pods of the node have: they had been taken back when the
-	// API server's data went back in time, or a person has ceded them.
+	// Used are those of Ceded that pods of the node have. They had been taken back when the API
+	// server's data went back in time, or a person has ceded them.
 	Used []netip.Addr
 }
 
@@ -178,20 +177,20 @@ type Result struct {
 	Forget  bool
 	Call    Call
 	Verdict Verdict
-	Passes  bool // of VerdictRefused: another try may not be refused
+	Passes  bool // after VerdictRefused another try may not be refused
 	Why     string
 }
 
-// Looks are the times after which a create in doubt is looked for again.
+// recheckTimes are the ages at which a create in doubt is looked for.
 var recheckTimes = [...]time.Duration{time.Minute, 5 * time.Minute, 30 * time.Minute}
 
-// LastRecheck is the age at which a create that no look has found is given up;
-// the hourly list of the node's own objects finds what comes later.
+// LastRecheck is the age at which a create is given up that no recheck has found. The hourly list
+// of the node's own objects finds what comes later.
 const LastRecheck = 30 * time.Minute
 
-// NextRecheck returns when to look for a create in doubt that was noted at noted
-// and last looked for at now, and whether there is such a time. By a clock that
-// has gone back behind noted, it is looked for as if it had been noted now.
+// NextRecheck returns when to look next for a create in doubt that was noted at noted, where now is
+// the last time. ok is false if it is not looked for any more. If the clock has gone back behind
+// noted, the create counts as noted now.
 func NextRecheck(noted, now time.Time) (time.Time, bool) {
 	if now.Before(noted) {
 		noted = now
@@ -204,16 +203,15 @@ func NextRecheck(noted, now time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// Step is the life of a right, drawn at [Right]: the record and an event give the
-// next record and at most one call. A record of the zero Phase is one that the
-// store does not have yet; Kind, Name and the fields of its kind must be set.
-// Steps of one right must be made one after the other, from an event to the last
-// answer that it leads to.
+// Step is the life of a right, drawn at [Right]: the record and an event give the next record and
+// at most one call. A record that the store does not have yet has the zero Phase; its Kind, Name
+// and the fields of its kind must be set. Steps of one right must be made one after the other, from
+// an event to the last answer that it leads to.
 //
-// The rules of docs/contributing/protocol.md stand here: a record that says less than the
-// cluster is written before a call that gives away, one that says more only after
-// an answer; only a live read forgets, or a first create that has met a lease; a right
-// given away comes back only by a fencing write, confirmed like a new one.
+// The rules are those of docs/contributing/protocol.md. Before a call gives something away, the
+// record says that it is gone. Only after an answer does the record say that the node has more.
+// Only a live read removes a record, or a first create that has met another lease. A right that was
+// given away comes back only by a fencing write, and is confirmed like a new one.
 func Step(r Right, self Self, ev Event) Result {
 	if ev.Kind == EventAnswer {
 		return registered(answer(r, self, ev), self)
@@ -293,9 +291,8 @@ func renew(r Right, self Self, ev Event) Result {
 	return again(r)
 }
 
-// cede gives addresses of a lease to the cluster, or begins to take them back. The
-// fencing write says what the record says; a grant that comes before it makes it
-// miss.
+// cede gives addresses of a lease to the cluster, or begins to take them back. The fencing write
+// writes what the record says. It fails if a grant comes before it.
 func cede(r Right, ev Event) Result {
 	if r.Kind != RightLease || r.Phase != Held {
 		return Result{Next: r, Forget: r.Phase == "", Verdict: VerdictLater, Why: r.Name + " is not held"}
@@ -311,9 +308,8 @@ func cede(r Right, ev Event) Result {
 	return again(r)
 }
 
-// again says r anew. Only an object that an answer has shown is written to: a
-// fencing write that named no UID and no revision would change whatever has the
-// name.
+// again writes r again. If no answer has shown the object, it is read first: a fencing write that
+// named no UID and no revision would change whatever has the name.
 func again(r Right) Result {
 	if r.UID == "" {
 		return Result{Next: r, Call: CallRead}
@@ -321,8 +317,8 @@ func again(r Right) Result {
 	return Result{Next: r, Call: CallFence}
 }
 
-// inTerm says a right that is Held in a new term. One write is enough for a request: it may
-// wait long for its answer, which the API server's data have lost.
+// inTerm writes a Held right in a new term. A request is written only once in a term: if the API
+// server's data have lost its answer, it may wait long for a new one.
 func inTerm(r Right, self Self) Result {
 	if r.awaits(self) {
 		return Result{Next: r, Call: CallRead}
@@ -330,8 +326,8 @@ func inTerm(r Right, self Self) Result {
 	return again(r)
 }
 
-// awaits reports whether r is a request that was answered, and has been said in a new term
-// and not been answered in it.
+// awaits reports whether r is a request that had its answer, has been written in a new term, and
+// has no answer in it yet.
 func (r Right) awaits(self Self) bool {
 	return r.Kind == RightRequest && self.Term != 0 && r.Term != 0 && r.Unconfirmed(self.Term)
 }
@@ -353,9 +349,9 @@ func recheck(r Right, self Self) Result {
 	panic(fmt.Sprintf("protocol: phase %q of %s", r.Phase, r.Name))
 }
 
-// remove goes on with a right that was given away. Only what a live read or an
-// answer has shown, with nothing of it granted, is deleted, at that revision: a
-// grant made since makes the delete miss.
+// remove goes on with a right that was given away. It deletes the object only after a live read or
+// an answer has shown it without grants, and at that revision: the delete fails if a grant was made
+// since.
 func remove(r Right) Result {
 	if r.UID == "" || r.Granted {
 		return Result{Next: r, Call: CallRead}
@@ -368,17 +364,17 @@ func letGo(r Right, ev Event) Result {
 	case "":
 		return Result{Next: r, Forget: true, Verdict: VerdictGone}
 	case Noted:
-		if r.UID == "" { // whether there is an object to delete, a read tells
+		if r.UID == "" { // a read shows whether there is an object to delete
 			return Result{Next: r, Call: CallRead}
 		}
 		r.Phase = Releasing // nothing was ever given from it
 		return remove(r)
 	case Held:
-		if r.UID == "" { // it vanished, and a create is in doubt: noted, as any such
+		if r.UID == "" { // it vanished, and a create is in doubt
 			r.Phase, r.Term, r.NotedAt = Noted, 0, ev.Now
 			return Result{Next: r, Call: CallRead}
 		}
-		if r.Granted { // whether it still is, a read tells
+		if r.Granted { // a read shows whether it still is
 			return Result{Next: r, Call: CallRead}
 		}
 		r.Phase, r.Term = Releasing, 0

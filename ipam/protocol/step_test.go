@@ -15,13 +15,13 @@ var stepTable = []struct{ record, events, want string }{
 	// Nothing yet: the name is noted before the create.
 	{"nothing", "Want", "noted; Create"},
 	{"nothing", "use: Renew", "noted; Create"},
-	{"nothing", "Look, LetGo", "forgotten; Gone"},
+	{"nothing", "Recheck, LetGo", "forgotten; Gone"},
 	{"nothing", "Cede or take back", "forgotten; Later"},
 
 	// A create may be on its way. Only half an hour of NotFound, or another's object, ends that.
 	{"noted", "Want", "noted; Create"},
 	{"noted", "use: Renew", "noted; Create"},
-	{"noted", "Look, LetGo", "noted; Read"},
+	{"noted", "Recheck, LetGo", "noted; Read"},
 	{"noted", "use/request: Create Exists", "noted; Read"},
 	{"noted", "lease: Create Exists", "forgotten; Taken"}, // no other create is in doubt
 	{"noted", "Cede or take back, Create fails, Read fails, Read NotFound, Read Done mine by a newer Tenure", "noted; Later"},
@@ -37,7 +37,7 @@ var stepTable = []struct{ record, events, want string }{
 	// Created, and not confirmed: nothing was given from it.
 	{"noted, seen", "Want", "noted, seen; Create"},
 	{"noted, seen", "use: Renew", "noted, seen; Create"},
-	{"noted, seen", "Look, Create Exists, Fence fails", "noted, seen; Read"},
+	{"noted, seen", "Recheck, Create Exists, Fence fails", "noted, seen; Read"},
 	{"noted, seen", "LetGo", "releasing; Delete"},
 	{"noted, seen", "Cede or take back, Create fails, Create Refused, Read fails, Read Done mine by a newer Tenure, Confirm Unknown, Fence Refused", "noted, seen; Later"},
 	{"noted, seen", "Read Done mine being deleted, Fence Done being deleted", "noted, seen; Later"},
@@ -45,7 +45,7 @@ var stepTable = []struct{ record, events, want string }{
 	{"noted, seen", "lease: Read Done mine and granted", "noted, seen; Confirm"},
 	{"noted, seen", "Read Done mine of an older term", "noted, seen; Fence"},
 	{"noted, seen", "use: Read Done mine for another pod", "noted, seen; Fence"},
-	{"noted, seen", "Confirm Done", "held; Serves"},
+	{"noted, seen", "Confirm Done", "held; Usable"},
 	{"noted, seen", "Confirm Refused", "releasing; Delete; Refused"},
 	{"noted, seen", "use: Confirm Refused and kept", "releasing; Delete; Refused"}, // nothing rests on it
 	{"noted, seen", "Read NotFound", "noted; Later"},
@@ -53,19 +53,19 @@ var stepTable = []struct{ record, events, want string }{
 	{"noted, seen", "Read another's, Fence Done another node's", "forgotten; Taken"},
 
 	// Held in this term: it serves until a read shows that it should not.
-	{"held", "Want", "held; Serves"},
-	{"held", "Look", "held; Read"},
+	{"held", "Want", "held; Usable"},
+	{"held", "Recheck", "held; Read"},
 	{"held", "LetGo", "releasing; Delete"},
 	{"held", "use: Renew, Read Done mine for another pod", "held; Fence"},
 	{"held", "lease: Cede", "held; Fence"},
 	{"held", "lease: TakeBack", "held; Later"}, // nothing is ceded
-	{"held", "lease/request: Read Done mine", "held; Serves"},
-	{"held", "lease: Fence Done", "held; Serves"},
+	{"held", "lease/request: Read Done mine", "held; Usable"},
+	{"held", "lease: Fence Done", "held; Usable"},
 	{"held", "lease: Fence Done of an older term", "held, unsure; Fence"},
-	{"held", "lease: Read Done mine and granted", "held, granted; Serves"},
+	{"held", "lease: Read Done mine and granted", "held, granted; Usable"},
 	{"held", "use: Read Done mine, Fence Done, Fence Done of an older term", "held; Confirm"},
 	{"held", "lease/use: Fence fails", "held; Read"},
-	{"held", "use: Confirm Done", "held; Serves"},
+	{"held", "use: Confirm Done", "held; Usable"},
 	{"held", "use: Confirm Refused, Confirm Refused and kept", "held; Refused"}, // it goes on for those that rest on it
 	{"held", "use: Confirm Unknown", "held; Later"},
 	{"held", "lease/use: Fence Refused", "held; Later"},
@@ -79,27 +79,27 @@ var stepTable = []struct{ record, events, want string }{
 	{"held", "lease/use: Fence Done another node's", "lost; Taken"},
 
 	// Of what is granted nothing is deleted before a read shows it free.
-	{"held, granted", "lease: Want, Read Done mine and granted", "held, granted; Serves"},
-	{"held, granted", "lease: Look, LetGo", "held, granted; Read"},
-	{"held, granted", "lease: Read Done mine", "held; Serves"},
+	{"held, granted", "lease: Want, Read Done mine and granted", "held, granted; Usable"},
+	{"held, granted", "lease: Recheck, LetGo", "held, granted; Read"},
+	{"held, granted", "lease: Read Done mine", "held; Usable"},
 	{"held, granted", "lease: Read fails, Read Done mine by a newer Tenure", "held, granted; Later"},
 	{"held, granted", "lease: Read Done mine of an older term, Read Done mine under another UID", "held, unsure; Fence"},
 	{"held, granted", "lease: Read gone", "held, vanished; Create"},
 	{"held, granted", "lease: Read another's, Fence Done another node's", "lost; Taken"},
 	{"held, granted", "lease: Cede", "held, granted; Fence"},
 	{"held, granted", "lease: TakeBack, Fence Refused", "held, granted; Later"},
-	{"held, granted", "lease: Fence Done", "held; Serves"},
+	{"held, granted", "lease: Fence Done", "held; Usable"},
 	{"held, granted", "lease: Read Done mine being deleted, Fence Done being deleted", "held, unsure; Later"},
 	{"held, granted", "lease: Fence Done of an older term", "held, unsure; Fence"},
 	{"held, granted", "lease: Fence fails", "held, granted; Read"},
 
 	// Held in an older term: only a fencing write of this one says who has it.
-	{"held, old term", "Want, Look", "held, old term; Fence"},
+	{"held, old term", "Want, Recheck", "held, old term; Fence"},
 	{"held, old term", "use: Renew", "held, old term; Fence"},
 	{"held, old term", "lease: Cede", "held, old term; Fence"},
 	{"held, old term", "lease: TakeBack", "held, old term; Later"},
 	{"held, old term", "LetGo", "releasing; Delete"},
-	{"held, old term", "lease: Fence Done", "held; Serves"},
+	{"held, old term", "lease: Fence Done", "held; Usable"},
 	{"held, old term", "Read Done mine being deleted, Fence Done being deleted", "held, unsure; Later"},
 	{"held, old term", "lease: Fence Done of an older term", "held, old term; Fence"},
 	{"held, old term", "use/request: Fence Done, Fence Done of an older term", "held, old term; Confirm"},
@@ -120,14 +120,14 @@ var stepTable = []struct{ record, events, want string }{
 
 	// Held, and the object is another than was confirmed, or not known to be the
 	// same: what it rests on may have changed.
-	{"held, unsure", "Want, Look, Read mine, Read Done mine under another UID", "held, unsure; Fence"},
+	{"held, unsure", "Want, Recheck, Read mine, Read Done mine under another UID", "held, unsure; Fence"},
 	{"held, unsure", "use: Renew", "held, unsure; Fence"},
 	{"held, unsure", "lease: Cede", "held, unsure; Fence"},
 	{"held, unsure", "lease: TakeBack", "held, unsure; Later"},
 	{"held, unsure", "LetGo", "releasing; Delete"},
 	{"held, unsure", "Fence Done, Fence Done of an older term", "held, unsure; Confirm"},
 	{"held, unsure", "Read Done mine being deleted, Fence Done being deleted", "held, unsure; Later"},
-	{"held, unsure", "Confirm Done", "held; Serves"},
+	{"held, unsure", "Confirm Done", "held; Usable"},
 	{"held, unsure", "Confirm Refused", "lost; Refused"},
 	{"held, unsure", "use: Confirm Refused and kept", "held; Refused"}, // it goes on for those that rest on it
 	{"held, unsure", "Confirm Unknown", "held, unsure; Later"},
@@ -140,7 +140,7 @@ var stepTable = []struct{ record, events, want string }{
 	// Deleted by hand, or taken over and given back: created again, unless another
 	// was faster, and confirmed like a new one. Nothing is
 	// written to before a read or an answer shows an object.
-	{"held, vanished", "lease/use: Want, Look, Create Exists", "held, vanished; Read"},
+	{"held, vanished", "lease/use: Want, Recheck, Create Exists", "held, vanished; Read"},
 	{"held, vanished", "use: Renew", "held, vanished; Read"},
 	{"held, vanished", "lease/use: LetGo", "noted; Read"},
 	{"held, vanished", "lease: Cede", "held, vanished; Read"},
@@ -156,13 +156,13 @@ var stepTable = []struct{ record, events, want string }{
 	// bring it back, and not while it is being deleted.
 	{"releasing", "Want", "releasing; Fence"},
 	{"releasing", "use: Renew", "releasing; Fence"},
-	{"releasing", "Look, LetGo", "releasing; Delete"},
+	{"releasing", "Recheck, LetGo", "releasing; Delete"},
 	{"releasing", "Cede or take back", "releasing; Later"},
 	{"releasing", "Delete, Fence fails", "releasing; Read"},
 	{"releasing", "Read not granted, Read fails, Read Done mine by a newer Tenure, Confirm Unknown, Fence Refused, Fence Done being deleted", "releasing; Later"},
 	{"releasing", "lease: Read Done mine and granted", "releasing, granted; Fence"},
 	{"releasing", "Fence Done, Fence Done of an older term", "releasing; Confirm"},
-	{"releasing", "Confirm Done", "held; Serves"},
+	{"releasing", "Confirm Done", "held; Usable"},
 	{"releasing", "Confirm Refused", "releasing; Delete; Refused"},
 	{"releasing", "use: Confirm Refused and kept", "releasing; Delete; Refused"},
 	{"releasing", "Read gone", "forgotten; Gone"},
@@ -170,17 +170,17 @@ var stepTable = []struct{ record, events, want string }{
 
 	{"releasing, granted", "lease: Want, Read Done mine and granted", "releasing, granted; Fence"},
 	{"releasing, granted", "Cede or take back", "releasing, granted; Later"},
-	{"releasing, granted", "lease: Look, LetGo, Fence fails", "releasing, granted; Read"},
+	{"releasing, granted", "lease: Recheck, LetGo, Fence fails", "releasing, granted; Read"},
 	{"releasing, granted", "lease: Read fails, Read Done mine by a newer Tenure, Confirm Unknown, Fence Refused", "releasing, granted; Later"},
 	{"releasing, granted", "lease: Read not granted, Fence Done being deleted", "releasing; Later"},
 	{"releasing, granted", "lease: Fence Done, Fence Done of an older term", "releasing; Confirm"},
-	{"releasing, granted", "lease: Confirm Done", "held, granted; Serves"},
+	{"releasing, granted", "lease: Confirm Done", "held, granted; Usable"},
 	{"releasing, granted", "lease: Confirm Refused", "releasing, granted; Refused"},
 	{"releasing, granted", "lease: Read gone", "forgotten; Gone"},
 	{"releasing, granted", "lease: Read another's, Fence Done another node's", "forgotten; Taken"},
 
 	// A stray that the hourly list found, or a lost one that was let go.
-	{"releasing, unseen", "Want, Look, LetGo", "releasing, unseen; Read"},
+	{"releasing, unseen", "Want, Recheck, LetGo", "releasing, unseen; Read"},
 	{"releasing, unseen", "Cede or take back", "releasing, unseen; Later"},
 	{"releasing, unseen", "use: Renew", "releasing, unseen; Read"},
 	{"releasing, unseen", "Read fails, Read Done mine by a newer Tenure", "releasing, unseen; Later"},
@@ -192,7 +192,7 @@ var stepTable = []struct{ record, events, want string }{
 	// Another's: it gives nothing and is never written to, until nothing rests on it.
 	{"lost", "Want, Read another's", "lost; Taken"},
 	{"lost", "use: Renew", "lost; Taken"},
-	{"lost", "Look", "lost; Read"},
+	{"lost", "Recheck", "lost; Read"},
 	{"lost", "LetGo", "releasing; Read"},
 	{"lost", "Cede or take back", "lost; Later"},
 	{"lost", "Read mine, Read Done mine being deleted, Read Done mine under another UID, Read gone, Read fails, Read Done mine by a newer Tenure", "lost; Later"},
@@ -201,7 +201,7 @@ var stepTable = []struct{ record, events, want string }{
 	// never written to.
 	{"frozen", "Want", "frozen; Taken"},
 	{"frozen", "use: Renew", "frozen; Taken"},
-	{"frozen", "Look", "frozen; Read"},
+	{"frozen", "Recheck", "frozen; Read"},
 	{"frozen", "LetGo", "thawed; Delete"},
 	{"frozen", "Cede or take back, Read fails, Read Done mine by a newer Tenure, Read Done the lost store's, Read mine, Read Done mine being deleted, Read Done mine under another UID", "frozen; Later"},
 	{"frozen", "Read gone, Read another store's", "lost; Taken"},
@@ -211,7 +211,7 @@ var stepTable = []struct{ record, events, want string }{
 	{"thawed", "lease: Want", "thawed; Fence"},
 	{"thawed", "use/request: Want", "thawed; Delete"},
 	{"thawed", "use: Renew", "thawed; Delete"},
-	{"thawed", "Look, LetGo", "thawed; Delete"},
+	{"thawed", "Recheck, LetGo", "thawed; Delete"},
 	{"thawed", "Delete", "thawed; Read"},
 	{"thawed", "Cede or take back, Read fails, Read Done mine by a newer Tenure, Read Done the lost store's, Read not granted", "thawed; Later"},
 	{"thawed", "lease: Read Done mine and granted", "thawed; Fence"},
@@ -338,7 +338,7 @@ func TestStepWithoutRegistration(t *testing.T) {
 		events := tableEvents(kind)
 		for _, known := range records {
 			r := recordNamed(kind, known.name)
-			for _, name := range []string{"Want", "Look", "LetGo", "Renew"} {
+			for _, name := range []string{"Want", "Recheck", "LetGo", "Renew"} {
 				ev, ok := events[name]
 				if !ok {
 					continue

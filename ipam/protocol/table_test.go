@@ -90,7 +90,7 @@ func tableEvents(kind RightKind) map[string]Event {
 		events[name] = ev
 	}
 	add("Want", Event{Kind: EventWant})
-	add("Look", Event{Kind: EventRecheck})
+	add("Recheck", Event{Kind: EventRecheck})
 	add("LetGo", Event{Kind: EventLetGo})
 	switch kind {
 	case RightUse:

@@ -13,19 +13,19 @@ const (
 	VerdictUsable
 	// VerdictTaken: the object is another's.
 	VerdictTaken
-	// VerdictRefused: confirmed not to serve; Result.Why says why.
+	// VerdictRefused: the confirmation says that the right must not be used; Result.Why says why.
 	VerdictRefused
 	// VerdictDenied: the API server will not create it, by its access rules, a policy
 	// or its validation; Result.Why has its words.
 	VerdictDenied
-	// VerdictLater: nothing can be said or done now; look again later.
+	// VerdictLater: nothing can be decided or done now; check again later.
 	VerdictLater
 	// VerdictGone: the record has been forgotten, rightly.
 	VerdictGone
 )
 
 func (v Verdict) String() string {
-	names := [...]string{"None", "Serves", "Taken", "Refused", "Denied", "Later", "Gone"}
+	names := [...]string{"None", "Usable", "Taken", "Refused", "Denied", "Later", "Gone"}
 	if int(v) >= len(names) {
 		return fmt.Sprintf("Verdict(%d)", uint8(v))
 	}

@@ -29,7 +29,7 @@ var mutants = map[Fault][]mutation{
 		}
 		all = append(all, r)
 `}},
-	M7: {{"ipam/node/store/right.go", "return known.right.Serves(term), nil", `return known.right.Serves(term) || mutant.On == "M7" && known.right.Phase == protocol.Frozen, nil`}},
+	M7: {{"ipam/node/store/right.go", "return known.right.Usable(term), nil", `return known.right.Usable(term) || mutant.On == "M7" && known.right.Phase == protocol.Frozen, nil`}},
 	M10: append([]mutation{{"ipam/node/agent/blocks_cede.go", `if err := space.Bar(x, true); err != nil {
 			return nil, err`, `if err := space.Bar(x, mutant.On != "M10"); err != nil {
 			return nil, err`}}, memory...),
@@ -69,7 +69,7 @@ var mutants = map[Fault][]mutation{
 		{"ipam/node/store/right.go", `	payload, err := tx.get(&tx.rights, []byte(name))
 	if err != nil || payload == nil { // one`, `	if mutant.On == "M34" {
 		for r, err := range tx.Rights() {
-			if err != nil || len(r.Name) > len(name) && r.Name[:len(name)+1] == name+"." && r.Serves(term) {
+			if err != nil || len(r.Name) > len(name) && r.Name[:len(name)+1] == name+"." && r.Usable(term) {
 				return true, err
 			}
 		}
@@ -98,7 +98,7 @@ var mutants = map[Fault][]mutation{
 		return
 	}
 `}},
-	M45: {{"ipam/protocol/right.go", "func (r Right) Serves(term int64) bool { return", `func (r Right) Serves(term int64) bool { return mutant.On == "M45" && r.Phase == Held && r.Term != 0 ||`}},
+	M45: {{"ipam/protocol/right.go", "func (r Right) Usable(term int64) bool { return", `func (r Right) Usable(term int64) bool { return mutant.On == "M45" && r.Phase == Held && r.Term != 0 ||`}},
 	M47: {{"ipam/node/agent/rights_confirm.go", "		e.Other = &other\n", `		if e.Other = &other; mutant.On == "M47" && other.Use != nil && other.Use.Pod.Owner.UID == e.Own.Pod.Owner.UID {
 			e.Other = nil
 		}
@@ -172,11 +172,11 @@ func mutatedStep(r *Right, self Self, ev Event) (Result, bool) {
 		ev.Object.Store == self.Store && ev.Object.Term == self.Term && self.Term != 0:
 		r.Phase, r.Term = Held, self.Term
 		r.UID, r.Revision = ev.Object.UID, ev.Object.Revision
-		return Result{Next: *r, Verdict: VerdictServes}, true
+		return Result{Next: *r, Verdict: VerdictUsable}, true
 	case mutant.On == "M12" && ev.Kind == EventTakeBack:
 		r.Grants = nil
 	case mutant.On == "M40" && r.Phase == Held && read && ev.Outcome == NotFound:
-		return Result{Next: *r, Verdict: VerdictServes}, true
+		return Result{Next: *r, Verdict: VerdictUsable}, true
 	}
 	return Result{}, false
 }
