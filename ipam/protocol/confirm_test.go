@@ -263,7 +263,7 @@ func TestBelongsTo(t *testing.T) {
 
 // What a use was answered with is its pod's as long as it is granted to the claim,
 // whatever else is so by now. Of a use that had vanished a mark may be older than the
-// use, and a otherWorkload may have come to use the claim.
+// use, and a pod of another workload may have come to use the claim.
 func TestUseKeeps(t *testing.T) {
 	a, b := netip.MustParseAddr("10.9.0.1"), netip.MustParseAddr("10.9.0.2")
 	to := Grantee{Kind: GranteeClaim, UID: "c", Namespace: "ns", Name: "claim"}

@@ -136,7 +136,7 @@ func TestBeatReadBack(t *testing.T) {
 	}
 }
 
-func TestNextLook(t *testing.T) {
+func TestNextRecheck(t *testing.T) {
 	noted := walkNow
 	for _, tt := range []struct {
 		after, want time.Duration

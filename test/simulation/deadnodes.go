@@ -23,7 +23,7 @@ func (c liveCalls) UpdateRegistration(_ context.Context, s protocol.Registration
 	return call(c.simController, "update of registration "+s.Name, true, func() (protocol.Registration, protocol.Outcome) {
 		old, _ := c.w.api.regs.read(s.Name)
 		next, out := c.w.api.regs.update(s.Meta, func(to *protocol.Registration) {
-			for _, f := range to.Former { // a create of whom it forgets may be later than protocol.LooksLast
+			for _, f := range to.Former { // a create of whom it forgets may be later than protocol.LastRecheck
 				forgets := !slices.ContainsFunc(s.Former, func(x protocol.Former) bool { return x.Store == f.Store }) && f.Store != s.Store
 				c.w.unnamed[f.Store] = c.w.unnamed[f.Store] || forgets
 			}

@@ -21,7 +21,7 @@ func (l Leasing) Serves(tx *store.Tx, lease string) (bool, error) {
 	if !l.Open || l.Ceding[lease] {
 		return false, nil
 	}
-	return tx.RightServes(lease, l.Term)
+	return tx.RightUsable(lease, l.Term)
 }
 
 // Keeps reports whether an attachment of this boot may be answered again what it has out of a
