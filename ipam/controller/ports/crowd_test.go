@@ -2,6 +2,7 @@ package ports
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -64,5 +65,54 @@ func TestCrowdOfClaims(t *testing.T) {
 	}
 	if got := p.Known(crowdAsk(7).Claim); len(got) > 0 || len(p.entries) > 0 {
 		t.Errorf("%v is known of a claim that has settled, and %d are left", got, len(p.entries))
+	}
+}
+
+// TestPortsOfAllNamespaces: however many claims of one namespace ask for a port, the claims of
+// another have theirs with the next call.
+func TestPortsOfAllNamespaces(t *testing.T) {
+	p, _ := newPorts(t, &cloud{}, sourcedPool())
+	p.Shapes = &pools.Shapes{}
+	for i := range 400 {
+		if _, err := p.Ask(t.Context(), crowdAsk(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 4 {
+		a := crowdAsk(1000 + i)
+		a.Claim.Namespace = fmt.Sprint("other", i/2)
+		if _, err := p.Ask(t.Context(), a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	j, _ := p.take(p.Now())
+	of := map[string]int{}
+	for _, e := range j.make {
+		of[e.ask.Claim.Namespace]++
+	}
+	if want := map[string]int{"team": batch - 4, "other0": 2, "other1": 2}; !maps.Equal(of, want) {
+		t.Errorf("ports are made for claims of %v; want %v", of, want)
+	}
+	p.gates["pool"] = &gate{problem: Problem{Reason: neutron.SubnetExhausted}, wait: longWait}
+	if j, _ := p.take(p.Now()); len(j.make) != 1 {
+		t.Errorf("%d try whether a subnet has addresses again; want 1", len(j.make))
+	}
+}
+
+// TestPortsAreMadeBesideDeletions: however many claims are gone, ports are made meanwhile.
+func TestPortsAreMadeBesideDeletions(t *testing.T) {
+	p, _ := newPorts(t, &cloud{}, sourcedPool())
+	p.Shapes = &pools.Shapes{}
+	for i := range 400 {
+		p.Release(crowdAsk(i).UID)
+	}
+	if _, err := p.Ask(t.Context(), crowdAsk(1000)); err != nil {
+		t.Fatal(err)
+	}
+	first, _ := p.take(p.Now())
+	second, _ := p.take(p.Now())
+	third, _ := p.take(p.Now())
+	if len(first.releases) != batch || len(second.make) != 1 || len(third.releases) != batch {
+		t.Errorf("jobs delete %d ports, make %d, delete %d; want %d, 1 and %d", len(first.releases), len(second.make), len(third.releases), batch, batch)
 	}
 }

@@ -55,19 +55,20 @@ type Ports struct {
 
 	allowing sync.Mutex // held while the pairs of nodes' ports are compared and written
 
-	mu       sync.Mutex
-	entries  map[protocol.UID]*entry            // guarded by mu
-	named    map[grants.ClaimKey][]protocol.UID // guarded by mu: whose entries there are under a claim's name
-	releases map[protocol.UID]time.Time         // guarded by mu: ports of claims that are gone, and when to delete them
-	surplus  map[string]protocol.UID            // guarded by mu: ports that a claim has too many, by ID
-	deleting map[string]protocol.UID            // guarded by mu: those of them that are being deleted
-	lost     map[protocol.UID]bool              // guarded by mu: claims whose port is not as told
-	shown    map[shownPort]int                  // guarded by mu: what Neutron has shown, by lists then
-	lists    int                                // guarded by mu: how many lists of all ports have begun
-	pairs    map[protocol.PoolName]Problem      // guarded by mu: why the nodes' ports are not as they should be
-	gates    map[protocol.PoolName]*gate        // guarded by mu: pools whose ports cannot be made now; "" is all
-	work     chan struct{}                      // holds a value while there may be something to do
-	sweeping chan struct{}                      // holds a value when a sweep is to come early
+	mu         sync.Mutex
+	entries    map[protocol.UID]*entry            // guarded by mu
+	named      map[grants.ClaimKey][]protocol.UID // guarded by mu: whose entries there are under a claim's name
+	releases   map[protocol.UID]time.Time         // guarded by mu: ports of which claims to delete, and when
+	surplus    map[string]protocol.UID            // guarded by mu: ports that a claim has too many, by ID
+	deleting   map[string]protocol.UID            // guarded by mu: those of them that are being deleted
+	lost       map[protocol.UID]bool              // guarded by mu: claims whose port is not as told
+	shown      map[shownPort]int                  // guarded by mu: what Neutron has shown, by lists then
+	lists      int                                // guarded by mu: how many lists of all ports have begun
+	pairs      map[protocol.PoolName]Problem      // guarded by mu: why the nodes' ports are not as they should be
+	gates      map[protocol.PoolName]*gate        // guarded by mu: pools whose ports cannot be made now; "" is all
+	hasDeleted bool                               // guarded by mu: the last job was to delete ports
+	work       chan struct{}                      // holds a value while there may be something to do
+	sweeping   chan struct{}                      // holds a value when a sweep is to come early
 }
 
 // entry is a claim that asks for its port, or has got it and has not been told yet.

@@ -84,12 +84,29 @@ type job struct {
 
 func (j job) empty() bool { return len(j.make)+len(j.releases)+len(j.surplus) == 0 }
 
-// take returns the next job, or how long there will be none.
+// take returns the next job, or how long there will be none. Where there are both, ports are made
+// after some were deleted, and the other way round: there may be very many of either.
 func (p *Ports) take(now time.Time) (j job, wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	wait = longWait
 	later := func(t time.Time) { wait = min(wait, max(t.Sub(now), time.Millisecond)) }
+	if p.hasDeleted {
+		p.hasDeleted = false
+		if j.make = p.takeMakes(now, later); !j.empty() {
+			return j, wait
+		}
+	}
+	if j = p.takeDeletes(now, later); !j.empty() {
+		p.hasDeleted = true
+		return j, wait
+	}
+	j.make = p.takeMakes(now, later)
+	return j, wait
+}
+
+// takeDeletes returns which ports are deleted next. What comes later it tells. The caller holds mu.
+func (p *Ports) takeDeletes(now time.Time, later func(time.Time)) (j job) {
 	for uid, due := range p.releases {
 		switch {
 		case p.entries[uid] != nil && p.entries[uid].busy: // what is being made is not there yet
@@ -105,33 +122,48 @@ func (p *Ports) take(now time.Time) (j job, wait time.Duration) {
 		j.surplus, p.surplus = p.surplus, map[string]protocol.UID{}
 		maps.Copy(p.deleting, j.surplus)
 	}
-	if !j.empty() {
-		return j, wait
-	}
-	tried := map[*gate]bool{}
+	return j
+}
+
+// takeMakes returns whose ports are made next: of each namespace one, then of each a second one. A
+// namespace may have any number of claims. What comes later it tells. The caller holds mu.
+func (p *Ports) takeMakes(now time.Time, later func(time.Time)) (makes []*entry) {
 	going := map[protocol.UID]bool{} // a port that is being deleted would be found, and chosen
 	for _, uid := range p.deleting {
 		going[uid] = true
 	}
+	ready := map[string][]*entry{} // by namespace
+	most := 0
 	for uid, e := range p.entries {
-		g := p.closedFor(e.ask)
+		g, in := p.closedFor(e.ask), e.ask.Claim.Namespace
 		switch {
 		case e.busy || e.port != nil || len(e.wants) == 0 || going[uid]:
 		case now.Before(e.again):
 			later(e.again)
 		case g != nil && now.Before(g.until):
 			later(g.until)
-		case g != nil && tried[g] || len(j.make) == batch:
-		default:
-			if g != nil { // one tries whether it is as before
-				tried[g] = true
-				g.until = now.Add(g.wait)
-			}
-			e.busy = true
-			j.make = append(j.make, e)
+		case len(ready[in]) < batch:
+			ready[in] = append(ready[in], e)
+			most = max(most, len(ready[in]))
 		}
 	}
-	return j, wait
+	tried := map[*gate]bool{}
+	for nth := range most {
+		for _, of := range ready {
+			if nth >= len(of) || len(makes) == batch {
+				continue
+			}
+			if g := p.closedFor(of[nth].ask); g != nil { // one tries whether it is as before
+				if tried[g] {
+					continue
+				}
+				tried[g], g.until = true, now.Add(g.wait)
+			}
+			of[nth].busy = true
+			makes = append(makes, of[nth])
+		}
+	}
+	return makes
 }
 
 // do does a job.
