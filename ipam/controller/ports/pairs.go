@@ -277,7 +277,7 @@ func missing(wanted map[string][]neutron.Pair, network string) Problem {
 	}
 	slices.Sort(without)
 	return Problem{Reason: NodePortNotFound, Message: fmt.Sprintf(
-		"nodes %s have no port on network %s that Neutron shows, and their pods' addresses are allowed nowhere: their spec.providerID must be openstack:///UUID of the machine, and a port of the machine on that network",
+		"nodes %s have no port on network %s that Neutron shows, and their pods' addresses are allowed nowhere: their spec.providerID must be openstack:///UUID of the machine, and a port of the machine on that network, of the project that other nodes' ports are of",
 		strings.Join(without, ", "), network)}
 }
 
