@@ -17,8 +17,8 @@ func answer(r Right, self Self, ev Event) Result {
 	case CallFence:
 		return fenced(r, self, ev)
 	case CallDelete:
-		// Whatever it answered, only a read shows that the object is gone: a
-		// finalizer of somebody's may keep it.
+		// Whatever the delete answered, only a read shows that the object is gone: a finalizer
+		// may keep it.
 		return Result{Next: r, Call: CallRead}
 	case CallNone:
 	}
@@ -28,20 +28,20 @@ func answer(r Right, self Self, ev Event) Result {
 func created(r Right, ev Event) Result {
 	switch ev.Outcome {
 	case Done:
-		// Also where it had vanished under a Held record: what was true of the pool
-		// or the claim may not be so any more.
+		// This is so for a Held right that had vanished, too: the pool or the claim may have
+		// changed since.
 		r.take(ev.Object)
 		return Result{Next: r, Call: CallConfirm}
 	case Exists:
-		// No earlier create of it is in doubt: it is another's. What is this store's, and
-		// the store has forgotten, the hourly list of the node's own leases finds.
+		// No earlier create is in doubt, so another has the lease. Should it be a lease of this
+		// store that the store has forgotten, the hourly list of the node's own leases finds it.
 		if r.Kind == RightLease && r.Phase == Noted && r.UID == "" && !r.Doubtful {
 			return Result{Next: r, Forget: true, Verdict: VerdictTaken, Why: r.Name + " is held by another"}
 		}
 		return Result{Next: r, Call: CallRead}
 	case Refused:
-		// A definite no: nothing was or will be created by this call. If an
-		// earlier one's object has been seen, it is still there.
+		// This call has created nothing and will not. If an object of an earlier create has been
+		// seen, it is still there.
 		if r.Phase == Noted && r.UID == "" {
 			return Result{Next: r, Forget: !r.Doubtful, Verdict: VerdictDenied, Why: ev.Why}
 		}
@@ -74,8 +74,8 @@ func read(r Right, self Self, ev Event) Result {
 func readGone(r Right, ev Event) Result {
 	switch r.Phase {
 	case Noted:
-		// A create of ours may still be on its way. If the clock has gone back, its
-		// age is not known: it counts anew.
+		// A create of ours may still be on its way. If the clock has gone back, its age is not
+		// known, and counts from now.
 		if ev.Now.Before(r.NotedAt) {
 			r.NotedAt = ev.Now
 		}
@@ -85,11 +85,11 @@ func readGone(r Right, ev Event) Result {
 		}
 		return Result{Next: r, Forget: true, Verdict: VerdictGone}
 	case Held:
-		// Somebody deleted it. Until it is ours again it must not serve: another
-		// node may create it first.
+		// Somebody deleted it. It must not be used until it is ours again: another node may
+		// create it first.
 		r.take(Object{})
 		r.Term = 0
-		if r.Kind == RightRequest { // what it was granted goes to others: another UID would get another grant
+		if r.Kind == RightRequest { // its grants go to others, and a new object would get other grants
 			r.Phase = Lost
 			return Result{Next: r, Verdict: VerdictTaken, Why: r.Name + " was deleted, and what it was granted with it"}
 		}
@@ -135,8 +135,8 @@ func readOwn(r Right, self Self, o Object) Result {
 		return Result{Next: r, Call: CallConfirm}
 	case Held:
 		if o.UID != r.UID || o.Term != r.Term && r.Usable(self.Term) {
-			// It was deleted, and a create of ours came late; or it does not say
-			// any more what it served by. It is confirmed like a new one.
+			// It was deleted, and a create of ours came late; or it does not carry the term any
+			// more in which it was usable. It is confirmed like a new one.
 			r.Term = 0
 		}
 		r.take(o)
@@ -144,23 +144,23 @@ func readOwn(r Right, self Self, o Object) Result {
 			return vanishing(r)
 		}
 		if r.awaits(self) {
-			return Result{Next: r, Call: CallConfirm} // it shows the fencing write of this term
+			return Result{Next: r, Call: CallConfirm} // the fencing write of this term has landed
 		}
-		if !r.Usable(self.Term) { // a fencing write is due, or in doubt: one that succeeds decides
+		if !r.Usable(self.Term) { // a fencing write is due, or one is in doubt
 			return again(r)
 		}
-		if o.Stale { // another node judges siblings by what the use says: first that, then the confirmation
+		if o.Stale { // another node judges siblings by the use, so it is written before it is confirmed
 			return again(r)
 		}
 		if r.Kind == RightUse {
 			return Result{Next: r, Call: CallConfirm}
 		}
-		if !r.says(o) {
+		if !r.cededAs(o) {
 			return again(r)
 		}
 		return Result{Next: r, Verdict: VerdictUsable}
 	case Releasing:
-		// Under another UID it is a create of ours that came late: as empty.
+		// Under another UID it is a create of ours that came late, and nothing is granted on it.
 		r.take(o)
 		if o.Granted && !o.Deleting { // it cannot be given back: take it back into service
 			return again(r)
@@ -180,7 +180,7 @@ func confirmed(r Right, self Self, ev Event) Result {
 	switch ev.Outcome {
 	case Done:
 		if r.Kind == RightRequest {
-			// An answer is written once: this is not what was answered.
+			// An answer is written once, so this is an answer to another object.
 			if r.Addrs != nil && !slices.Equal(r.Addrs, ev.Addrs) {
 				r.Phase, r.Term = Lost, 0
 				return Result{Next: r, Verdict: VerdictTaken, Why: r.Name + " has another answer than before"}
@@ -195,7 +195,7 @@ func confirmed(r Right, self Self, ev Event) Result {
 		}
 		r.Phase, r.Term = Releasing, 0
 		res := Result{Next: r, Call: CallDelete, Verdict: VerdictRefused, Passes: ev.Passes, Why: ev.Why}
-		if r.Granted { // a later look tells whether it can go
+		if r.Granted { // a later recheck shows whether it can be deleted
 			res.Call = CallNone
 		}
 		return res
@@ -208,10 +208,10 @@ func confirmed(r Right, self Self, ev Event) Result {
 	panic(fmt.Sprintf("protocol: confirmation of %s: %v", r.Name, ev.Outcome))
 }
 
-// refusedHeld: attachments may rest on r, so it is not deleted under them. A use that
-// was only renewed goes on for those. So does one of an earlier term whose addresses
-// are still its claim's ([UseEvidence.Keeps]): while its object is there, nobody frees
-// them. A lease that had vanished, or a use that has nothing any more, is lost.
+// refusedHeld: the confirmation of a Held right was refused. Attachments may rest on it, so it is
+// not deleted. A use that was only renewed stays usable for them. So does a use of an earlier term
+// whose addresses are still granted to its claim ([UseEvidence.Keeps]): while its object is there,
+// nobody frees them. A lease that had vanished, or a use whose addresses are gone, is lost.
 func refusedHeld(r Right, self Self, ev Event) Result {
 	refused := Result{Next: r, Verdict: VerdictRefused, Passes: ev.Passes, Why: ev.Why}
 	switch {
@@ -224,14 +224,14 @@ func refusedHeld(r Right, self Self, ev Event) Result {
 	return refused
 }
 
-// keep has what rests on r go on in the term that its object carries, though nothing new
-// may, as res says.
+// keep makes r usable for the attachments that rest on it, in the term that its object carries. res
+// is the verdict for new attachments.
 func keep(r Right, self Self, res Result) Result {
-	served := usable(r, self)
-	if served.Verdict != VerdictUsable {
-		return served
+	kept := usable(r, self)
+	if kept.Verdict != VerdictUsable {
+		return kept
 	}
-	res.Next = served.Next
+	res.Next = kept.Next
 	return res
 }
 
@@ -241,7 +241,7 @@ func fenced(r Right, self Self, ev Event) Result {
 		if !self.owns(r, ev.Object) || !ev.Object.Matches { // the record was another node's, or another claim's
 			return readOthers(r, ev)
 		}
-		// No write before this one can land any more: what it says is so.
+		// No earlier write can land any more, so the lease is as this one has written it.
 		r.Ceded, r.Taking = without(r.Ceded, without(r.Taking, ev.Object.Ceded)), nil
 		r.take(ev.Object)
 		if ev.Object.Store == self.Store {
@@ -251,13 +251,13 @@ func fenced(r Right, self Self, ev Event) Result {
 			return vanishing(r)
 		}
 		if r.Phase == Held && r.Kind == RightLease && r.Term != 0 { // the one that was confirmed
-			if !r.says(ev.Object) { // more was ceded while it was under way
+			if !r.cededAs(ev.Object) { // more was ceded while it was under way
 				return again(r)
 			}
 			return usable(r, self)
 		}
-		// A right given away, or the use of a claim in a new term: what it rests
-		// on may have changed meanwhile.
+		// For a right that was given away, and for a use in a new term, the pool or the claim may
+		// have changed meanwhile.
 		return Result{Next: r, Call: CallConfirm}
 	case Conflict, NotFound, Unknown:
 		return Result{Next: r, Call: CallRead}
@@ -267,25 +267,28 @@ func fenced(r Right, self Self, ev Event) Result {
 	panic(fmt.Sprintf("protocol: fencing write of %s: %v", r.Name, ev.Outcome))
 }
 
-// vanishing: the object was deleted, by whoever, and somebody's finalizer keeps it.
-// No write can save it, and once the finalizer goes another may be faster to create
-// it again: until then it serves nobody.
+// vanishing: somebody deleted the object, and a finalizer keeps it. No write can save it. When the
+// finalizer goes, another may create it first, so it is not usable.
 func vanishing(r Right) Result {
 	r.Term = 0
 	return later(r, r.Name+" is being deleted")
 }
 
-// take records what an answer showed of the object. What it shows as ceded is so;
-// what it does not show may be on its way, or have been taken back by a write
-// whose answer was lost. What is in use is taken back before the cluster grants it.
+// take records what an answer showed of the object. Addresses that it shows as ceded are ceded.
+// Others stay in r.Ceded: the write that cedes them may be on its way, or a write may have taken
+// them back whose answer was lost. Addresses that pods use are taken back before the cluster grants
+// them.
 func (r *Right) take(o Object) {
 	r.UID, r.Revision, r.Asserted, r.Writes, r.Granted, r.Grants = o.UID, o.Revision, o.Term, o.Writes, o.Granted, o.Grants
 	r.Deleting = o.Deleting
 	r.Ceded, r.Taking = union(r.Ceded, o.Ceded), without(union(r.Taking, o.Used), o.Grants)
 }
 
-// says reports whether o has ceded what r has, so that nothing is to be written.
-func (r LeaseRight) says(o Object) bool { return len(r.Taking) == 0 && slices.Equal(r.Ceded, o.Ceded) }
+// cededAs is CededAs for what an answer showed of the lease: if it is true, nothing is to be
+// written.
+func (r LeaseRight) cededAs(o Object) bool {
+	return len(r.Taking) == 0 && slices.Equal(r.Ceded, o.Ceded)
+}
 
 func usable(r Right, self Self) Result {
 	switch { // the term of the call may have ended while it was under way

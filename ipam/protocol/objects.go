@@ -118,7 +118,7 @@ type Grant struct {
 	// reads it must not answer its ADD.
 	Freeing bool `json:"freeing,omitempty"`
 	// Mark tells one freeing from every other: it is the lease's revision before
-	// Freeing was set, of which only one write can have been made. Between two looks
+	// Freeing was set, of which only one write can have been made. Between two reads
 	// that show one mark the grant was marked all the time.
 	Mark Revision `json:"mark,omitempty"`
 }
@@ -286,8 +286,8 @@ type Pool struct {
 	Edited     bool  `json:"-"`
 	// Ranges are those of the spec, from first to last address, with what they exclude.
 	Ranges []netipx.IPRange `json:"-"`
-	// Confirmed says that of a dead node's leases those of this pool are taken only
-	// where somebody vouches that the machine is off.
+	// Confirmed says that this pool's leases are taken from a dead node only if somebody vouches
+	// that the machine is off.
 	Confirmed bool
 	// Bits is the prefix length of the pool's blocks, by family; 0 where the
 	// controller has not decided it.
@@ -314,7 +314,7 @@ type Registration struct {
 	Meta
 	Node    NodeName
 	NodeUID UID
-	// Store, Machine and Boot are the agent's identity: it serves only under a
+	// Store, Machine and Boot are the agent's identity: it gives addresses only under a
 	// registration that names all three.
 	Store   StoreID
 	Machine string

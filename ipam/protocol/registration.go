@@ -18,11 +18,11 @@ func (i Instant) Since(earlier Instant) time.Duration {
 	return max(i.Boot-earlier.Boot, i.Wall.Sub(earlier.Wall))
 }
 
-// MaxFence is the longest F that an agent may have, unless it is never: what a registration says
-// beyond is not believed where others would have to wait for it.
+// MaxFence is the longest F that an agent may have, apart from never. Where others have to wait for
+// F, a longer one that a registration names counts as this.
 const MaxFence = time.Hour
 
-// An Identity is what a registration must name for its agent to serve under it.
+// An Identity is what a registration must name so that the agent may give addresses.
 type Identity struct {
 	Node    NodeName
 	NodeUID UID
@@ -41,15 +41,16 @@ type Registrar struct {
 	Term int64
 	// LastTerm is the highest term this agent has had or seen.
 	LastTerm int64
-	// Sent is when the last accepted heartbeat was sent, and Fence the F that it
-	// told the cluster, by which others count.
+	// Sent is when the last accepted heartbeat was sent. Fence is the F that it carried, by which
+	// others count.
 	Sent  Instant
 	Fence time.Duration
 	// Seen is the registration as last read or written; its UID is empty where unknown.
 	Seen Registration
 	// Pending is a heartbeat whose answer is not known.
 	Pending *Beat
-	// Stranger is since when another machine's registration has been seen unchanged.
+	// OtherHolder is set while another machine is registered for the node: since when its
+	// registration has been seen unchanged.
 	OtherHolder *Watch
 	// Restored is what the next heartbeats say in [Registration.Restored].
 	Restored string
@@ -82,9 +83,9 @@ type Watch struct {
 	Since     Instant
 }
 
-// Resume returns the registrar of an agent that starts: with the term and the last
-// heartbeat of its store, and the F that this told, where these are of this very
-// boot, else without a registration.
+// Resume returns the registrar of an agent that starts. If its store has a term of this boot, the
+// agent goes on in it, with the last heartbeat and the F of the store. Otherwise it has no
+// registration.
 func Resume(self Identity, boot string, term int64, sent Instant, fence time.Duration) Registrar {
 	s := Registrar{Self: self, LastTerm: term}
 	if boot == self.Boot && boot != "" && term > 0 {
@@ -93,9 +94,9 @@ func Resume(self Identity, boot string, term int64, sent Instant, fence time.Dur
 	return s
 }
 
-// fence is F for this agent: the shorter one of what the cluster knows and what
-// this agent's heartbeats tell it, since one of these may have been accepted
-// without an answer. 0 means never by time.
+// fence is F for this agent: the shorter of the F that the cluster knows and the F of this agent's
+// heartbeats, for a heartbeat may have been accepted although its answer was lost. 0 means never by
+// time.
 func (s Registrar) fence() time.Duration {
 	if s.Fence <= 0 || s.Self.Fence <= 0 {
 		return max(s.Fence, s.Self.Fence, 0)
@@ -157,8 +158,8 @@ type RegistrationResult struct {
 	// Accepted says that a heartbeat was accepted: Next.Term and Next.Sent go to
 	// the store.
 	Accepted bool
-	// Again says that the heartbeat which was accepted was sent F/2 ago or earlier, as a
-	// read may tell, and F counts from then: the next one is due at once.
+	// Again says that the next heartbeat is due at once: the accepted one was sent F/2 ago or
+	// earlier, and F counts from then. A read may show that.
 	Again bool
 	Why   string
 }
@@ -168,7 +169,7 @@ type RegistrationResult struct {
 func StepRegistration(s Registrar, ev RegistrationEvent) RegistrationResult {
 	switch ev.Call {
 	case RegistrationNone:
-		// Without a term there is none to beat in: it did not register when it wanted to.
+		// Without a term it cannot send a heartbeat, and a read comes first.
 		if s.Seen.UID == "" || s.Term == 0 || s.Pending != nil || s.OtherHolder != nil {
 			return RegistrationResult{Next: s, Call: RegistrationRead}
 		}
@@ -201,7 +202,7 @@ func (s Registrar) read(ev RegistrationEvent) RegistrationResult {
 			res.Again = f > 0 && ev.Now.Since(res.Next.Sent) >= f/2
 			return res
 		}
-		if reg.Term != s.Term { // somebody ended this agent's term: it serves again when it is registered
+		if reg.Term != s.Term { // somebody ended this agent's term: it must register again
 			s.Term = 0
 		}
 		if reg.Term < s.LastTerm { // the registration has gone back: begin anew above all that was
@@ -212,8 +213,8 @@ func (s Registrar) read(ev RegistrationEvent) RegistrationResult {
 		s.OtherHolder = nil
 		return s.register(ev.Now)
 	}
-	// Another machine is registered. It may be alive, or be the one that this
-	// machine replaces: half of its F without a change tells.
+	// Another machine is registered. It may be alive, or this machine may replace it. If its
+	// registration does not change for half of its F, this machine registers.
 	s.Term = 0
 	if h := heartbeatOf(reg); s.OtherHolder == nil || s.OtherHolder.heartbeat != h {
 		s.OtherHolder = &Watch{heartbeat: h, Since: ev.Now}
@@ -235,7 +236,7 @@ func (s Registrar) written(ev RegistrationEvent) RegistrationResult {
 			sent = s.Pending.Sent
 		}
 		return s.accept(ev.Registration, sent)
-	case Conflict, Exists, NotFound: // it was not, and will not be, accepted
+	case Conflict, Exists, NotFound: // this heartbeat was not accepted, and will not be
 		s.Seen.UID, s.Pending = "", nil
 		return RegistrationResult{Next: s, Call: RegistrationRead, Why: ev.Why}
 	case Unknown:
@@ -260,12 +261,12 @@ func (s Registrar) accept(reg Registration, sent Instant) RegistrationResult {
 // formerMax bounds how many former registrants a registration remembers.
 const formerMax = 16
 
-// register begins a new term. An agent with another store may have left
-// leases.
+// register begins a new term. The agent of another store, which was registered before, may have
+// left leases: it becomes a former one.
 func (s Registrar) register(now Instant) RegistrationResult {
 	s.Term = 0
 	if s.Off {
-		s.Seen, s.Pending = Registration{}, nil // what comes of it, a read tells
+		s.Seen, s.Pending = Registration{}, nil // the next step reads the registration
 		_, why := s.Serving(now)
 		return RegistrationResult{Next: s, Why: why}
 	}
@@ -283,7 +284,7 @@ func (s Registrar) beat(now Instant, term int64) RegistrationResult {
 	write.Node, write.NodeUID, write.Store = s.Self.Node, s.Self.NodeUID, s.Self.Store
 	write.Machine, write.Boot, write.Fence = s.Self.Machine, s.Self.Boot, s.Self.Fence
 	write.Restored, write.Report = s.Restored, s.Report
-	// What the API keeps of it.
+	// The API keeps microseconds.
 	write.Term, write.Writes, write.Beat = term, s.Seen.Writes+1, now.Wall.Truncate(time.Microsecond)
 	s.Pending = &Beat{Writes: write.Writes, At: write.Beat, Sent: now}
 	call := RegistrationUpdate

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// A History is how far an agent has seen the API server come. What lies behind it
-// has been seen before: an API server that answers so has gone back to an earlier
-// state, and may have lost rights that others rely on.
+// A History is the latest state of the API server that an agent has seen. If the API server answers
+// with an earlier state, its data went back in time, and it may have lost rights that others rely
+// on.
 //
 // The zero History is that of an agent which has seen nothing. It is kept in the
 // node's store.
@@ -44,9 +44,9 @@ func (h History) SawObject(rev Revision) History {
 	return h
 }
 
-// SawRight returns h with what the record of a right says, of an agent that starts in term:
-// its history was kept with the last heartbeat, and the record may be younger. Of what has
-// not been said in term, the record may be older than that the API server went back.
+// SawRight returns h with the record of a right, for an agent that starts in term. The agent's
+// history was stored with the last heartbeat, and the record may be younger. A right that has not
+// been written in term is ignored: the API server may have gone back since it was recorded.
 func (h History) SawRight(r Right, term int64) History {
 	if r.Phase != Held || !r.PutBack(term) {
 		return h
@@ -70,16 +70,15 @@ func (h History) SawEpoch(epoch string) History {
 	return h
 }
 
-// Behind reports whether rev, which a write to one of Tenure's kinds got for an
-// answer, is of an earlier state than h, which was what had been seen before the
-// write was sent.
+// Behind reports whether rev, the revision in the answer to a write to one of Tenure's kinds, is of
+// an earlier state than h. h must be the history from before the write was sent.
 func (h History) Behind(rev Revision) bool {
 	n := number(rev)
 	return n != 0 && n < h.Objects
 }
 
-// RegistrationBehind reports whether the node's registration, as read or written after h was seen,
-// is of an earlier state.
+// RegistrationBehind reports whether the node's registration, read or written after h was seen, is
+// of an earlier state than h.
 func (h History) RegistrationBehind(s Registration) bool {
 	if n := number(s.Revision); n != 0 && n < h.Registrations {
 		return true
@@ -93,9 +92,9 @@ func (h History) Rewound() History {
 	return History{Epoch: h.Epoch, Restored: &Restoration{Epoch: h.Epoch}}
 }
 
-// Rewound returns the registrar of an agent that has seen the API server go back: it
-// has no registration, and registers in a term above all that it has had, so that it says
-// each of its rights anew.
+// Rewound returns the registrar of an agent that has seen the API server go back. It has no
+// registration, and registers in a later term than all before, so that it writes each of its rights
+// again.
 func (s Registrar) Rewound() Registrar {
 	s.LastTerm = max(s.LastTerm, s.Term) + 1
 	s.Term, s.Seen, s.Pending, s.OtherHolder = 0, Registration{}, nil, nil
@@ -106,22 +105,22 @@ func (s Registrar) Rewound() Registrar {
 // later epoch than r's.
 func (r Restoration) Reopened(p Pool) bool { return p.Open && p.Epoch > r.Epoch }
 
-// RecordBehind reports whether an object, as read live by an agent that had seen h, is
-// of an earlier state than r, its record. Once the agent knows that the API server has
-// gone back, its records are of the time before, and an object that comes short of one
-// says nothing new: else each look at it would begin everything anew, for ever. A Lost
-// right says nothing either: its record stays at this node's last write, and the object
-// may come short of it for as long as pods here use it. Nor does an object that is another's,
-// or a lost store's again from which r had come: r is about to be Lost.
+// RecordBehind reports whether an object, read live by an agent that had seen h, shows that the API
+// server went back: it is of an earlier state than r, its record. It is false in three cases. Once
+// the agent knows that the API server went back, its records are of the time before; otherwise each
+// read of such an object would begin everything again, for ever. The record of a Lost right stays
+// at this node's last write, and the object may be behind it as long as pods here use it.
+// otherHolder says that the object is another's, or a lost store's again from which r had come:
+// then r is about to be Lost.
 func (h History) RecordBehind(r Right, m Meta, writes int64, otherHolder bool) bool {
 	return h.Restored == nil && r.Phase != Lost && !otherHolder && r.Behind(m, writes)
 }
 
-// Supplanted reports whether m, another object of the name of r, was there before the last
-// answer about r: so it was when r was there, which cannot be. Whoever holds it has given it
-// back since, in a state that is gone, and will do so again: it takes nothing from r. It is
-// asked of what was said in term alone, and while it is not known that the API server has
-// gone back: other records may be of a state before.
+// Supplanted reports whether m, another object of the name of r, is older than the last answer
+// about r. Both cannot have been there at one time, so the API server went back. Whoever holds m
+// had given it back since, and will do so again: r is not Lost. The answer is no if r was not
+// written in term, or if the agent knows already that the API server went back: then the record of
+// r may be older than that.
 func (h History) Supplanted(r Right, m Meta, term int64) bool {
 	if h.Restored != nil || r.Phase != Held || r.UID == "" || m.UID == r.UID || term == 0 || r.Asserted != term {
 		return false
@@ -140,36 +139,35 @@ func (r Right) Behind(m Meta, writes int64) bool {
 	return n != 0 && n < number(r.Revision) || writes < r.Writes
 }
 
-// MayGo reports whether a right that nothing rests on may go back although its pools have
-// not been opened again since the API server went back: they may wait for just that. So it
-// is with a lease that had vanished, has been made again, said in term, and not been
-// confirmed since: it may have another size of blocks than the pool. And with a use or a
-// request that has been said in term, so that no write of before can land any more: what is
-// granted for it may stand on a lease of an earlier pool of the name.
+// MayGo reports whether a right on which nothing rests may be given back although its pools have
+// not been opened again since the API server went back: the pools may wait for it. This holds for a
+// lease that had vanished, and was made again in term and not confirmed since: its block may have
+// another size than the pool's. It holds for a use or a request that was written in term, so that
+// no earlier write can land any more: its grant may be on a lease of an earlier pool of the name.
 func (r Right) MayGo(term int64) bool {
 	return r.Phase == Held && r.UID != "" && r.Asserted == term && (r.Kind != RightLease || r.Term == 0)
 }
 
-// PutBack reports whether a right has been said in term, so that it is in the API
-// server again, or is not to be said any more.
+// PutBack reports whether a right need not be put back in term: it has been written in term, so
+// that the API server has it again, or it is not Held.
 func (r Right) PutBack(term int64) bool {
 	return r.Phase != Held || r.UID != "" && r.Asserted == term
 }
 
-// Unconfirmed reports whether a right that is Held has been said in term, and not been
-// confirmed in it: it gives nothing yet.
+// Unconfirmed reports whether a Held right has been written in term and not been confirmed in it.
+// It gives nothing yet.
 func (r Right) Unconfirmed(term int64) bool {
 	return r.Phase == Held && r.PutBack(term) && !r.Usable(term)
 }
 
-// A Restoration is what a registration says while its agent knows that the API server has
-// gone back to an earlier state, as after a restore of etcd. An agent says it from
-// the heartbeat after it has seen that, until each pool that it uses is gone or has been opened
-// in a later epoch than Epoch. Between the two it leases nothing, and gives nothing back but
-// what a pool may wait for ([Right.MayGo]).
+// A Restoration is what a registration says while its agent knows that the API server has gone back
+// to an earlier state, as after a restore of etcd. It is there from the heartbeat after the agent
+// has seen that until each pool that the agent uses is gone or has been opened in a later epoch
+// than Epoch. Meanwhile the agent leases nothing, and gives nothing back but what a pool may wait
+// for ([Right.MayGo]).
 type Restoration struct {
-	// Back says that the agent has put back what it holds, and that its node's
-	// other rights can be told again; until then it has only seen it.
+	// Back says that the agent has put back what it holds. Until then it has only seen that the
+	// API server went back.
 	Back bool
 	// Epoch is the greatest epoch of any pool that this agent has ever heard of. A pool that
 	// was last opened in it, or in an earlier one, was opened before the API server went back.

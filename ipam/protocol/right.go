@@ -28,23 +28,22 @@ type Right struct {
 	UID      UID      `json:"uid,omitempty"`
 	Revision Revision `json:"revision,omitempty"`
 	Writes   int64    `json:"turn,omitempty"`
-	// Asserted is the term that the object carries; Term is the one in which the
-	// right serves or last served, 0 while it waits for a confirmation.
+	// Asserted is the term that the object carries. Term is the term in which the right is usable
+	// or last was; it is 0 while the right waits for a confirmation.
 	Asserted int64 `json:"said,omitempty"`
 	Term     int64 `json:"term,omitempty"`
 	// Deleting says that at Revision the object was being deleted, and kept by somebody's
 	// finalizer.
 	Deleting bool `json:"deleting,omitempty"`
-	// NotedAt is when the name was noted, for the looks after 1, 5 and 30
-	// minutes.
+	// NotedAt is when the name was noted, for the rechecks after 1, 5 and 30 minutes.
 	NotedAt time.Time `json:"notedAt,omitzero"`
 
-	// Doubtful says of a Noted right that an earlier create may still come, or have
-	// come: the refusal of a later one says nothing of it.
+	// Doubtful says of a Noted right that an earlier create may have landed, or may still land.
+	// If a later create is refused, that says nothing of the earlier one.
 	Doubtful bool `json:"doubtful,omitempty"`
 
-	// Store is, of a Frozen right and of one that is given back afterwards, the
-	// store that was lost; empty for this store's own.
+	// Store is the lost store of a right that is Frozen, or that was and is being given back.
+	// It is empty for a right of this store.
 	Store StoreID `json:"store,omitempty"`
 
 	LeaseRight    // zero but for a RightLease
@@ -56,14 +55,13 @@ type LeaseRight struct {
 	Pool    PoolName     `json:"pool,omitempty"`
 	PoolUID UID          `json:"poolUID,omitempty"`
 	Block   netip.Prefix `json:"block,omitzero"`
-	// Granted says that at Revision something of the lease was granted: it
-	// cannot be given back. Grants are the addresses.
+	// Granted says that at Revision something of the lease was granted, so that it cannot be
+	// given back. Grants are the granted addresses.
 	Granted bool         `json:"granted,omitempty"`
 	Grants  []netip.Addr `json:"grants,omitempty"`
-	// Ceded are the addresses of the block that this node has given to the cluster,
-	// in ascending order: it gives them to nobody. They are here before they are in
-	// the lease, and stay until an answered write of this node's has taken them out
-	// of the lease.
+	// Ceded are the addresses of the block that this node has given to the cluster, in ascending
+	// order. The node gives them to no pod. An address is here before it is in the lease, and
+	// stays until a write of this node, with its answer, has taken it out of the lease.
 	Ceded []netip.Addr `json:"ceded,omitempty"`
 	// Taking are those of Ceded that the next fencing write takes back.
 	Taking []netip.Addr `json:"taking,omitempty"`
@@ -75,8 +73,8 @@ type SubLeaseRight struct {
 	// Use or Request says what it is for; the other is nil.
 	Use     *Use     `json:"use,omitempty"`
 	Request *Request `json:"request,omitempty"`
-	// Addrs are the addresses that a use is answered with, or that a request has
-	// been granted, Leases those of the blocks that they are in.
+	// Addrs are the addresses that a use is answered with, or that a request was granted. Leases
+	// are the leases of their blocks.
 	Addrs  []netip.Addr `json:"addrs,omitempty"`
 	Leases []string     `json:"leases,omitempty"`
 }
@@ -105,14 +103,13 @@ const (
 	// Releasing: the right has been given away on disk; a delete is under way
 	// or about to be. It gives nothing, also after a restart.
 	Releasing Phase = "Releasing"
-	// Lost: a live read showed the object under another holder; or it had vanished, and
-	// the pool or the claim refuses it now; or its addresses are not granted to its
-	// claim any more. What pods still use of it is reported; it gives nothing, and is
-	// never deleted here while something rests on it.
+	// Lost: a live read showed the object under another holder; or the object had vanished, and
+	// the pool or the claim refuses it; or its addresses are not granted to its claim any more.
+	// It gives nothing. What pods still use of it is reported, and while they do, the object is
+	// never deleted from here.
 	Lost Phase = "Lost"
-	// Frozen: the object names a store that this machine has lost, and pods of that
-	// store's time may still run. It gives nothing new and is not given back until
-	// none of them can.
+	// Frozen: the object names a store that this machine has lost, and pods that had addresses
+	// by that store may still run. It gives nothing new, and is not given back while one may.
 	Frozen Phase = "Frozen"
 )
 
@@ -126,39 +123,39 @@ func (p Phase) Valid() bool {
 	}
 }
 
-// CededNext returns what the next fencing write of the lease says of ceded addresses:
-// those of Ceded that it does not take back.
+// CededNext returns the ceded addresses that the next fencing write of the lease names: Ceded
+// without those that it takes back.
 func (r LeaseRight) CededNext() []netip.Addr { return without(r.Ceded, r.Taking) }
 
-// CededAs reports whether l, the lease of r, says of ceded addresses what r says. If
-// not, a write of this node's is under way, or was lost with the agent that made it:
-// until it is made again, what it gives away is nobody's.
+// CededAs reports whether l, the lease of r, has the same ceded addresses as r. If not, a write of
+// this node is under way, or was lost with the agent that made it. Until that is made again,
+// neither the node nor the cluster gives the addresses that it cedes.
 func (r LeaseRight) CededAs(l Lease) bool {
 	return len(r.Taking) == 0 && slices.Equal(r.Ceded, union(l.Ceded, nil))
 }
 
-// ListedOtherwise reports whether a list of the node's own objects, which shows that UID
-// and that lease under r's name, or none, gives cause to look at r: its create has landed
-// of which that was in doubt, its object is gone or another, or the lease was not told
-// what is ceded. The list only says when to look.
+// ListedOtherwise reports whether r must be rechecked after a list of the node's own objects. uid
+// and l are what the list has under r's name, zero if it has nothing. r is rechecked if its create,
+// which was in doubt, has landed, if its object is gone or another, or if the lease does not name
+// what r has ceded. The list alone changes nothing.
 func (r Right) ListedOtherwise(uid UID, l Lease) bool {
 	switch r.Phase {
 	case Noted:
 		return uid != "" && uid != r.UID
 	case Held, Lost:
 		return uid != r.UID || r.Kind == RightLease && !r.CededAs(l)
-	case Releasing, Frozen: // the one is looked at until it is gone, the other not at all
+	case Releasing, Frozen: // Releasing is rechecked until it is gone, Frozen is not
 	}
 	return false
 }
 
-// Usable reports whether addresses may be given out by r in term. In no term, 0,
-// nothing serves.
+// Usable reports whether addresses may be given out by r in term. Nothing is usable in term 0,
+// which is none.
 func (r Right) Usable(term int64) bool { return r.Phase == Held && term != 0 && r.Term == term }
 
-// Keeps reports whether an attachment may be answered again in term what it has out of r:
-// r serves, or is a lease that is this node's in this term and waits for its pool alone.
-// One that is being deleted is not: it goes, and then the block is whoever's is faster.
+// Keeps reports whether an attachment that has addresses out of r may be answered with them again
+// in term. It may if r is usable, or is a lease that is this node's in this term and waits only for
+// its pool. It may not if the lease is being deleted: then another node may lease the block.
 func (r Right) Keeps(term int64) bool {
 	return r.Usable(term) || r.Kind == RightLease && r.Phase == Held && !r.Deleting && term != 0 && r.PutBack(term)
 }
