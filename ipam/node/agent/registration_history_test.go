@@ -386,7 +386,7 @@ func TestRequestWithoutItsAnswer(t *testing.T) {
 			a.cl.SubLeases = carefulSubLeases{&unanswered{sub: protocol.SubLease{
 				Meta: protocol.Meta{Name: "r", UID: "u", Revision: "3"}, Protocol: protocol.Version, Node: "n1", Store: a.st.ID(), Term: 2, Writes: 1, Request: request, Granted: tt.answer,
 			}}, a.rights}
-			if _, _, err := a.rights.settle(t.Context(), r, a.rights.beginWith(protocol.Event{Kind: protocol.EventRecheck})); err != nil && !is[*awaitedError](err) {
+			if _, _, err := a.rights.settle(t.Context(), r, a.rights.beginWith(protocol.Event{Kind: protocol.EventRecheck})); err != nil {
 				t.Fatal(err)
 			}
 			now, _ := a.right("r")

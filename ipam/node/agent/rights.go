@@ -148,7 +148,7 @@ func (rs *rights) steps(ctx context.Context, fresh protocol.Right, begin beginni
 		case res.Call == protocol.CallFence && is[*withheldError](err): // not sent: there is nothing to find out
 			rs.lookIn(fresh.Name, retryAfter)
 			return res.Next, protocol.Result{Next: res.Next, Verdict: protocol.VerdictLater, Why: err.Error()}, nil
-		case ev.Outcome != protocol.Unknown, is[*awaitedError](err):
+		case ev.Outcome != protocol.Unknown, err == nil: // it has answered, if only that something has to come first
 			unanswered = nil
 		case is[*poolWaitsError](err):
 			unanswered = err

@@ -8,12 +8,6 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// An awaitedError says what has to come before a right can be confirmed. The API server
-// has answered: nothing is wrong.
-type awaitedError struct{ why string }
-
-func (e *awaitedError) Error() string { return e.why }
-
 // A poolWaitsError says that a lease is not confirmed, and nothing is wrong: its pool is
 // to be looked at, by the controller or by this node, before it is known whether it
 // serves.
@@ -76,17 +70,11 @@ func (rs *rights) confirmUse(ctx context.Context, self protocol.Self, ev protoco
 		rs.background(func(ctx context.Context) { rs.endEarlier(ctx, earlier) })
 	}
 	answer := protocol.ConfirmUse(self, e)
-	ev.Outcome, ev.Passes = answer.Outcome, answer.Passes
-	switch {
-	case answer.Outcome == protocol.Done:
-		return ev, nil
-	case answer.Outcome == protocol.Unknown:
-		err = &awaitedError{answer.Why}
-	default:
-		err = errors.New(answer.Why)
+	ev.Outcome, ev.Passes, ev.Why = answer.Outcome, answer.Passes, answer.Why
+	if answer.Outcome != protocol.Done {
+		ev.Keeps = e.Keeps()
 	}
-	ev.Keeps = e.Keeps()
-	return ev, err
+	return ev, nil
 }
 
 // confirmRequest decides by what the call before it has shown live
@@ -97,17 +85,9 @@ func (rs *rights) confirmRequest(ev protocol.Event, r protocol.Right, s protocol
 		ev.Outcome = protocol.Unknown
 		return ev, fmt.Errorf("request %s: the API server shows one with UID %s, want %s", r.Name, s.UID, r.UID)
 	}
-	var why string
-	ev.Addrs, ev.Leases, ev.Outcome, why = protocol.ConfirmRequest(r, s, rs.pools.withheldRight(r) != nil)
-	switch ev.Outcome {
-	case protocol.Done:
-		return ev, nil
-	case protocol.Refused:
-		if s.Refused != nil {
-			rs.requests.refuse(r.Name, *s.Refused)
-		}
-		return ev, errors.New(why)
-	case protocol.Unknown, protocol.NotFound, protocol.Exists, protocol.Conflict:
+	ev.Addrs, ev.Leases, ev.Outcome, ev.Why = protocol.ConfirmRequest(r, s, rs.pools.withheldRight(r) != nil)
+	if ev.Outcome == protocol.Refused && s.Refused != nil {
+		rs.requests.refuse(r.Name, *s.Refused)
 	}
-	return ev, &awaitedError{why}
+	return ev, nil
 }
