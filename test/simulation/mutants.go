@@ -151,10 +151,10 @@ var memory = []mutation{
 }
 
 // unusedMutants let go of what something rests on, of M28 and M49.
-var unusedMutants = []mutation{{"ipam/node/agent/rights_record.go", `func unused(tx *store.Tx, r protocol.Right) error {
-`, `func unused(tx *store.Tx, r protocol.Right) error {
+var unusedMutants = []mutation{{"ipam/node/agent/rights_record.go", `func inUse(tx *store.Tx, r protocol.Right) (bool, error) {
+`, `func inUse(tx *store.Tx, r protocol.Right) (bool, error) {
 	if mutant.On == "M28" && r.Kind == protocol.RightUse || mutant.On == "M49" && r.Store != "" && r.Kind != protocol.RightLease {
-		return nil
+		return false, nil
 	}
 `}}
 

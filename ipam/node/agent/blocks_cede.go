@@ -151,20 +151,16 @@ func (bs *blocks) cedeLease(ctx context.Context, name string) {
 	if !ok || r.Phase != protocol.Held {
 		return
 	}
-	idle := false
-	err := bs.st.View(func(tx *store.Tx) error {
-		err := unused(tx, r)
-		idle = err == nil
-		if errors.Is(err, errInUse) {
-			err = nil
-		}
+	used := false
+	err := bs.st.View(func(tx *store.Tx) (err error) {
+		used, err = inUse(tx, r)
 		return err
 	})
 	if err != nil {
 		bs.log.ErrorContext(ctx, "store not read", "error", err)
 		return
 	}
-	if idle {
+	if !used {
 		bs.handBack(ctx, r)
 		return
 	}
@@ -248,11 +244,11 @@ func (bs *blocks) barFree(tx *store.Tx, self protocol.Self, r protocol.Right, wi
 	if err != nil {
 		return nil, err
 	}
-	err = unused(tx, r)
-	if err != nil && !errors.Is(err, errInUse) {
+	used, err := inUse(tx, r)
+	if err != nil {
 		return nil, err
 	}
-	whole := err == nil && r.Granted && within == nil
+	whole := !used && r.Granted && within == nil
 	space := allocator.NewSpace(tx.Table(r.Pool), shape)
 	var addrs []netip.Addr
 	for x := r.Block.Addr(); r.Block.Contains(x); x = x.Next() {
@@ -316,13 +312,13 @@ func (bs *blocks) cedable(name protocol.PoolName) (used []string, idle []protoco
 			if r.Kind != protocol.RightLease || r.Pool != name || r.Phase != protocol.Held || b.Free == 0 {
 				continue
 			}
-			switch err := unused(tx, r); {
-			case err == nil:
-				idle = append(idle, r)
-			case errors.Is(err, errInUse):
+			switch rests, err := inUse(tx, r); {
+			case err != nil:
+				return err
+			case rests:
 				used = append(used, r.Name)
 			default:
-				return err
+				idle = append(idle, r)
 			}
 		}
 		return nil

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/tenure-ipam/tenure/allocator"
@@ -52,11 +51,11 @@ func (bs *blocks) idleRights(rights []protocol.Right) []protocol.Right {
 			if asked(r) {
 				continue
 			}
-			err := unused(tx, r)
-			if err != nil && !errors.Is(err, errInUse) {
+			used, err := inUse(tx, r)
+			if err != nil {
 				return err
 			}
-			empty[r.Name] = err == nil
+			empty[r.Name] = !used
 			if _, ok := spare[r.Pool]; r.Kind == protocol.RightLease && !ok {
 				spare[r.Pool] = bs.spare(tx, r.Pool)
 			}

@@ -261,7 +261,7 @@ func (ls *losses) giveBackLost(ctx context.Context, id protocol.StoreID) error {
 			return
 		}
 		_, res, err := ls.rights.settle(ctx, r, func(tx *store.Tx, _ protocol.Self, r protocol.Right) (protocol.Event, error) {
-			return protocol.Event{Kind: protocol.EventLetGo}, unused(tx, r)
+			return ifUnused(tx, r)
 		})
 		ls.rights.logLetGo(ctx, r, res, err)
 	})

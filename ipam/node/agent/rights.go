@@ -60,8 +60,17 @@ func (rs *rights) beginWith(ev protocol.Event) beginning {
 				return ev, err
 			}
 		}
-		return ev, unused(tx, r)
+		return ifUnused(tx, r)
 	}
+}
+
+// ifUnused returns the event that lets go of r, or errInUse if an attachment rests on it.
+func ifUnused(tx *store.Tx, r protocol.Right) (protocol.Event, error) {
+	used, err := inUse(tx, r)
+	if used {
+		err = errInUse
+	}
+	return protocol.Event{Kind: protocol.EventLetGo}, err
 }
 
 // settle steps a right, from the event that begin returns, until there is nothing to call: each

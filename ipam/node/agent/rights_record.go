@@ -84,30 +84,23 @@ func (rs *rights) bar(space allocator.Space, was, now protocol.Right) error {
 	return nil
 }
 
-// unused returns errInUse if an attachment rests on r.
-func unused(tx *store.Tx, r protocol.Right) error {
+// inUse reports whether an attachment rests on r.
+func inUse(tx *store.Tx, r protocol.Right) (bool, error) {
 	switch r.Kind {
 	case protocol.RightUse, protocol.RightRequest:
 		for _, err := range tx.OfUse(r.Name) {
-			if err != nil {
-				return err
-			}
-			return errInUse
+			return err == nil, err
 		}
 	case protocol.RightLease:
 		space := allocator.NewSpace(tx.Table(r.Pool), nil)
-		open, err := space.IsOpen(r.Block)
-		if err != nil || !open {
-			return err
+		if open, err := space.IsOpen(r.Block); err != nil || !open {
+			return false, err
 		}
 		for _, err := range space.Addresses(r.Block) {
-			if err != nil {
-				return err
-			}
-			return errInUse
+			return err == nil, err
 		}
 	}
-	return nil
+	return false, nil
 }
 
 // used returns those of addrs, of the block of a lease that is Held, which attachments have.
