@@ -48,7 +48,9 @@ func New(cfg Config, st *store.Store, cl Cluster, s sched.Scheduler, host Host, 
 	a := assemble(&base{cfg: cfg, st: st, cl: cl, sched: s, host: host, log: log})
 	a.cl.Leases, a.cl.SubLeases = carefulLeases{cl.Leases, a.rights}, carefulSubLeases{cl.SubLeases, a.rights}
 	a.cl.Pools, a.cl.Registrations = carefulPools{cl.Pools, a.rights}, carefulRegistrations{cl.Registrations, a.rights}
-	a.rights.public = leasestatus.New(st, a.cl.Leases, s, cfg.PublishEvery, a.reg.term, func(lease string) { a.rights.lookIn(lease, 0) }, log)
+	a.rights.public = leasestatus.New(leasestatus.Config{
+		Store: st, Leases: a.cl.Leases, Sched: s, Every: cfg.PublishEvery, Term: a.reg.term, Doubt: func(lease string) { a.rights.lookIn(lease, 0) }, Log: log,
+	})
 	a.metrics = newMetrics(state{a})
 	return a, nil
 }

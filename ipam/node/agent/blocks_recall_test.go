@@ -79,7 +79,7 @@ func TestRecallAnsweredBeforeItIsCeded(t *testing.T) {
 		leases := &deafLeases{}
 		a, p := newRegisteredAgent(t, leases, shutPools{})
 		a.reg.registrar.Sent = a.sched.Now()
-		a.rights.public = leasestatus.New(a.st, leases, a.sched, time.Minute, a.reg.term, func(string) {}, a.log)
+		a.rights.public = leasestatus.New(leasestatus.Config{Store: a.st, Leases: leases, Sched: a.sched, Every: time.Minute, Term: a.reg.term, Doubt: func(string) {}, Log: a.log})
 		r := leaseRight(p.known.Pool, netip.MustParsePrefix("10.0.0.4/30"))
 		r.Phase, r.UID, r.Revision, r.Asserted, r.Term, r.Writes = protocol.Held, "u1", "7", 3, 3, 1
 		leases.now = protocol.Lease{Meta: protocol.Meta{Name: r.Name, UID: "u1", Revision: "7"}, Protocol: protocol.Version, Pool: "lan", PoolUID: r.PoolUID, Block: r.Block,
@@ -115,7 +115,7 @@ func TestRecallOfWhatAnEditAdds(t *testing.T) {
 		leases := &deafLeases{hears: true}
 		a, p := newRegisteredAgent(t, leases, shutPools{})
 		a.reg.registrar.Sent = a.sched.Now()
-		a.rights.public = leasestatus.New(a.st, leases, a.sched, time.Minute, a.reg.term, func(string) {}, a.log)
+		a.rights.public = leasestatus.New(leasestatus.Config{Store: a.st, Leases: leases, Sched: a.sched, Every: time.Minute, Term: a.reg.term, Doubt: func(string) {}, Log: a.log})
 		r := leaseRight(p.known.Pool, netip.MustParsePrefix("10.0.0.4/30"))
 		r.Phase, r.UID, r.Revision, r.Asserted, r.Term, r.Writes = protocol.Held, "u1", "7", 3, 3, 1
 		leases.now = protocol.Lease{Meta: protocol.Meta{Name: r.Name, UID: "u1", Revision: "7"}, Protocol: protocol.Version, Pool: "lan", PoolUID: r.PoolUID, Block: r.Block,

@@ -33,16 +33,21 @@ type Leases interface {
 	PublishLease(ctx context.Context, name string, uid protocol.UID, p protocol.Publication) (protocol.Outcome, error)
 }
 
+// Config is what a [Publisher] works with.
+type Config struct {
+	Store  *store.Store
+	Leases Leases
+	Sched  sched.Scheduler
+	Every  time.Duration      // a lease is told of at most so often
+	Term   func() int64       // of the node's registration
+	Doubt  func(lease string) // is called with each lease that is found gone, or another's
+	Log    *slog.Logger
+}
+
 // A Publisher tells of a node's leases. Make one with [New]; it is safe for concurrent
 // use.
 type Publisher struct {
-	st     *store.Store
-	leases Leases
-	sched  sched.Scheduler
-	every  time.Duration
-	term   func() int64
-	doubt  func(lease string)
-	log    *slog.Logger
+	cfg    Config
 	writes sched.Locks[string] // by lease, over the read of what there is to say and its write
 
 	mu   sync.Mutex
@@ -66,25 +71,22 @@ func (s state) alike(o state) bool {
 	return s.used == o.used && s.free == o.free && slices.Equal(s.who, o.who)
 }
 
-// New returns what tells of the leases that st has, each at most every so often. term returns that
-// of the node's registration; doubt is called with each lease that is found gone, or another's.
-func New(st *store.Store, leases Leases, s sched.Scheduler, every time.Duration, term func() int64, doubt func(lease string), log *slog.Logger) *Publisher {
-	return &Publisher{st: st, leases: leases, sched: s, every: every, term: term, doubt: doubt, log: log, told: map[string]state{}}
-}
+// New returns what tells of the leases that c's store has.
+func New(c Config) *Publisher { return &Publisher{cfg: c, told: map[string]state{}} }
 
 // Round writes the status of leases whose content has changed since it was last written. It
 // writes that of a new lease once two rounds have found the same content: while a lease is being
 // filled, each status would be out of date at once. It writes a few at a time, those first that
 // have waited longest, for a node that starts has all its leases to write.
 func (p *Publisher) Round(ctx context.Context) {
-	now := p.sched.Now()
+	now := p.cfg.Sched.Now()
 	current, err := p.current()
 	if err != nil {
-		p.log.ErrorContext(ctx, "store not read", "error", err)
+		p.cfg.Log.ErrorContext(ctx, "store not read", "error", err)
 		return
 	}
 	due := p.due(current, now)
-	sched.Each(ctx, p.sched, atOnce, due[:min(len(due), batch)], func(name string) { p.tell(ctx, now, name, "") })
+	sched.Each(ctx, p.cfg.Sched, atOnce, due[:min(len(due), batch)], func(name string) { p.tell(ctx, now, name, "") })
 }
 
 // due returns the leases to tell of, in the order to tell of them, and forgets those
@@ -107,7 +109,7 @@ func (p *Publisher) due(current map[string]state, now protocol.Instant) (due []s
 			first = seen && s.alike(last)
 			p.told[name] = state{used: s.used, free: s.free, who: s.who, at: last.at}
 		}
-		if first || !s.same(last) && now.Since(last.at) >= p.every {
+		if first || !s.same(last) && now.Since(last.at) >= p.cfg.Every {
 			due = append(due, name)
 		}
 	}
@@ -120,35 +122,35 @@ func (p *Publisher) due(current map[string]state, now protocol.Instant) (due []s
 // Answer tells of one lease at once, with the ID of the recall that it answers, and
 // reports whether it was told of.
 func (p *Publisher) Answer(ctx context.Context, lease, recall string) bool {
-	return p.tell(ctx, p.sched.Now(), lease, recall)
+	return p.tell(ctx, p.cfg.Sched.Now(), lease, recall)
 }
 
 // tell writes the status of a lease, with the ID of the recall that it answers, if it
 // answers one, and reports whether it was written. It reads what there is to say once nobody
 // else writes that status: what was read before could be older than what they write.
 func (p *Publisher) tell(ctx context.Context, now protocol.Instant, name, answered string) bool {
-	unlock, err := p.writes.Lock(ctx, p.sched, name)
+	unlock, err := p.writes.Lock(ctx, p.cfg.Sched, name)
 	if err != nil {
 		return false
 	}
 	defer unlock()
 	current, err := p.current()
 	if err != nil {
-		p.log.ErrorContext(ctx, "store not read", "error", err)
+		p.cfg.Log.ErrorContext(ctx, "store not read", "error", err)
 		return false
 	}
 	s, ok := current[name]
 	if !ok {
 		return false
 	}
-	out, err := p.leases.PublishLease(ctx, name, s.uid, protocol.Publication{
+	out, err := p.cfg.Leases.PublishLease(ctx, name, s.uid, protocol.Publication{
 		Used: s.used, Free: s.free, Allocations: s.who, At: now.Wall, Answered: answered,
 	})
 	if out == protocol.NotFound || out == protocol.Conflict { // it is gone, or another's
-		p.doubt(name)
+		p.cfg.Doubt(name)
 	}
 	if out != protocol.Done {
-		p.log.DebugContext(ctx, "lease status not written", "lease", name, "error", err)
+		p.cfg.Log.DebugContext(ctx, "lease status not written", "lease", name, "error", err)
 		return false
 	}
 	s.at = now
@@ -160,9 +162,9 @@ func (p *Publisher) tell(ctx context.Context, now protocol.Instant, name, answer
 
 // current returns what there is to say of each lease that serves.
 func (p *Publisher) current() (map[string]state, error) {
-	term := p.term()
+	term := p.cfg.Term()
 	all := map[string]state{}
-	err := p.st.View(func(tx *store.Tx) error {
+	err := p.cfg.Store.View(func(tx *store.Tx) error {
 		clear(all)
 		info, err := assign.Blocks(tx)
 		if err != nil {

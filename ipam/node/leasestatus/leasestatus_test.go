@@ -79,11 +79,15 @@ func newWorld(t *testing.T) *world {
 	}
 	w := &world{t: t, st: st, shape: shape, heard: &heard{out: protocol.Done}, term: 3}
 	var mu sync.Mutex
-	w.p = New(st, w.heard, sched.Goroutines(w), every, func() int64 { return w.term }, func(lease string) {
-		mu.Lock()
-		defer mu.Unlock()
-		w.doubted = append(w.doubted, lease)
-	}, slog.New(slog.DiscardHandler))
+	w.p = New(Config{
+		Store: st, Leases: w.heard, Sched: sched.Goroutines(w), Every: every, Log: slog.New(slog.DiscardHandler),
+		Term: func() int64 { return w.term },
+		Doubt: func(lease string) {
+			mu.Lock()
+			defer mu.Unlock()
+			w.doubted = append(w.doubted, lease)
+		},
+	})
 	return w
 }
 
