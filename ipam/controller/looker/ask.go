@@ -20,17 +20,16 @@ import (
 
 // node is what a look knows of a node's agent and Node.
 type node struct {
-	// registered says that reg, the agent's registration, is there: with somebody on it, or with a
-	// term that was ended.
+	// registered says that there is a registration, reg. Its term may have been ended.
 	registered bool
 	reg        protocol.Registration
-	// there and off say, once looked says so, whether the Node is there, and whether somebody
-	// vouches that the machine is off.
+	// looked says that the Node was read. Then there says whether it exists, and off whether
+	// somebody vouches that the machine is off.
 	looked, there, off bool
 }
 
-// question is what a node is asked. It is put in parts where it has too many networks for one, and
-// where the answer goes on.
+// question is what a node is asked. It is asked in parts if it has too many networks for one query,
+// or if the answer has more than one part.
 type question struct {
 	protocol.Query
 	rest  []protocol.HostLocal // networks that are yet to be asked for
@@ -40,11 +39,11 @@ type question struct {
 	unseen    map[protocol.Unseen]bool
 }
 
-// mostHeard is how many things that a node says are kept: no node has so many interfaces. How many
-// parts its answer has is its own to say.
+// mostHeard bounds what is kept of a node's answer: no node has so many interfaces. A node decides
+// itself how many parts its answer has.
 const mostHeard = 1 << 16
 
-// nextPart asks for those of the other networks for which there is room.
+// nextPart makes the next query: it has as many of the remaining networks as there is room for.
 func (q *question) nextPart() {
 	q.From, q.HostLocal = netip.Addr{}, nil
 	room := protocol.MaxQuery - len(q.String())
@@ -58,8 +57,8 @@ func (q *question) nextPart() {
 	q.HostLocal, q.rest = q.rest[:n], q.rest[n:]
 }
 
-// hear adds the answer to a part to those before it. What the CNI library has kept is in each. The
-// rest of what is too much is not asked for.
+// hear adds the answer to a part to those before it. Each may have what the CNI library keeps, so
+// it drops repetitions. If the answer is too large, nothing more is asked.
 func (q *question) hear(r protocol.Report) {
 	var allSightings, allUnseen bool
 	r.Has, allSightings = addNew(q.heard.Has, q.sightings, r.Has, mostHeard-len(q.heard.Unseen))
@@ -71,8 +70,8 @@ func (q *question) hear(r protocol.Report) {
 	q.heard = r
 }
 
-// addNew adds what is not known yet to all, which has most elements at most then; ok says that
-// there was room.
+// addNew adds to all those of more that are not known yet, up to most elements. ok says that there
+// was room for them.
 func addNew[T comparable](all []T, known map[T]bool, more []T, most int) (_ []T, ok bool) {
 	for _, one := range more {
 		if known[one] {
@@ -107,7 +106,7 @@ func queryLen(n protocol.HostLocal) int {
 	return len(protocol.Query{HostLocal: []protocol.HostLocal{n}}.String())
 }
 
-// readNodes reads which nodes have an agent, and which of these live.
+// readNodes reads which nodes have an agent, and which agents live.
 func (t *look) readNodes(ctx context.Context) error {
 	regs, err := t.Registrations(ctx)
 	if err != nil {
@@ -122,7 +121,7 @@ func (t *look) readNodes(ctx context.Context) error {
 	return nil
 }
 
-// node looks at the Node of that name.
+// node returns what is known of a node. It reads the Node object the first time.
 func (t *look) node(ctx context.Context, name protocol.NodeName) *node {
 	n := t.nodes[name]
 	if n == nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/foreign"
 )
 
-// seeFences notes since when the pools have said what they fence: by the clock of this
-// program, since that status may have come long after the time that it names.
+// seeFences notes since when each pool's status has had its fence. It goes by this program's clock:
+// the status may have been written long after the time that it names.
 func (l *Looker) seeFences(pools []v1alpha1.IPPool) {
 	next := map[string]fence{}
 	for i := range pools {
@@ -29,15 +29,15 @@ func (l *Looker) seeFences(pools []v1alpha1.IPPool) {
 	l.fences = next
 }
 
-// fence returns the names of whereabouts' IPPools that are to give nothing new, because p
-// takes their addresses over: those that cover addresses of p, or would by what the
-// segment's definitions say, and that no definition of whereabouts' uses any more. Of more than the
-// status takes it returns those first that are there, and for how many of these there is no room.
+// fence returns the names of the whereabouts IPPools that must give nothing new, because p takes
+// their addresses over. They cover addresses of p, or would by the definitions of p's segment, and
+// no definition with whereabouts as its IPAM uses them. If there are more than the status takes,
+// those that exist come first, and unfenced is how many existing ones there is no room for.
 func (t *look) fence(p *pool) (all []string, unfenced int) {
 	if !t.served {
 		return nil, 0
 	}
-	names, missing := map[string]bool{}, map[string]int{} // missing has 1 for what may come to be there
+	names, missing := map[string]bool{}, map[string]int{} // missing has 1 for those that do not exist
 	for _, o := range t.objects {
 		if slices.ContainsFunc(p.Whole.Ranges(), func(r allocator.Range) bool {
 			return netipx.IPRangeFrom(r.Start, r.End).Overlaps(netipx.RangeOfPrefix(o.covers))

@@ -26,34 +26,35 @@ type look struct {
 	facts    foreign.Facts
 	evidence *foreign.Evidence
 	pools    []*pool
-	over     bool // all answers are there, or are not waited for any more
+	over     bool // no answer is waited for any more
 
 	nodes   map[protocol.NodeName]*node
 	asked   map[protocol.NodeName]*question
 	askedAt time.Time
 	partAt  time.Time // when a node was last asked for other networks, or askedAt
 
-	// Once it is over: what is kept, and nobody has any more, and what holds that up.
+	// Set when the look is over: the kept addresses that no pod has any more, and what keeps
+	// others from being ended.
 	ended []foreign.Kept
 	held  map[foreign.Word]string
 
-	unread  error    // why what whereabouts has recorded cannot be read
-	served  bool     // there are whereabouts' objects, of which these are its IPPools
-	objects []object // empty where nothing is fenced by them
+	unread  error    // why whereabouts' records cannot be read
+	served  bool     // the cluster has whereabouts' objects
+	objects []object // whereabouts' IPPools
 }
 
 // pool is a pool as a look sees it.
 type pool struct {
 	foreign.Pool
-	verdict   foreign.Verdict // whose stage is unknown where the look decides it
+	verdict   foreign.Verdict // without a stage if waits is true
 	waits     bool            // the look decides its stage
-	stopped   bool            // it gives nothing, and nothing is looked for
-	watched   bool            // it is open, and another IPAM gives addresses beside it
-	asked     bool            // some nodes were asked of it
-	confirmed bool            // what was a dead node's is taken only when somebody vouches
+	stopped   bool            // it gives no address, and no pods are checked for it
+	watched   bool            // it is open, and another IPAM gives addresses of it too
+	asked     bool            // some nodes were asked about it
+	confirmed bool            // a dead node's leases are taken only when somebody vouches
 	finding   foreign.Finding
 	conflicts []foreign.Conflict // beside those of the finding
-	unkept    int                // what is to be kept, and is not yet
+	unkept    int                // how many addresses are to be kept and are not yet
 	whyUnkept string
 }
 
@@ -63,8 +64,8 @@ type object struct {
 	covers netip.Prefix
 }
 
-// begin reads all that a look needs but the nodes' reports. The pools come before all else, and
-// the leases before the sub-leases.
+// begin reads all that a look needs, without the nodes' reports. It reads the pools first, and the
+// leases before the sub-leases.
 func (l *Looker) begin(ctx context.Context) (*look, error) {
 	objects, err := l.Live.IPPools(ctx)
 	if err != nil {
@@ -99,7 +100,7 @@ func (l *Looker) begin(ctx context.Context) (*look, error) {
 	return t, nil
 }
 
-// newLook returns a look that has seen nothing.
+// newLook returns a look that has read nothing.
 func (l *Looker) newLook() *look {
 	if l.silent == nil {
 		l.silent = map[foreign.Word]silence{}
@@ -113,7 +114,7 @@ func (l *Looker) newLook() *look {
 	}
 }
 
-// cause reports whether there is a cause to look.
+// cause reports whether there is anything to look for.
 func (t *look) cause() bool {
 	return len(t.Broker.Kept()) > 0 || len(t.asking) > 0 || len(t.silent) > 0 || slices.ContainsFunc(t.pools, func(p *pool) bool { return p.waits || p.watched })
 }
@@ -135,12 +136,12 @@ func waits(o v1alpha1.IPPool) bool {
 	return o.DeletionTimestamp == nil && (o.Status.Leasing != v1alpha1.LeasingOpen || len(o.Status.Withheld) > 0)
 }
 
-// decide says what the pool waits for.
+// decide sets the pool's stage, and why it waits there.
 func (p *pool) decide(s foreign.Stage, why string) {
 	p.verdict.Stage, p.verdict.Why, p.waits = s, why, false
 }
 
-// consider works out what is to be found out about a pool.
+// consider works out what the look must find out about a pool.
 func (t *look) consider(ctx context.Context, o *v1alpha1.IPPool, kept map[protocol.PoolName]map[netip.Addr]protocol.Grantee) {
 	whole, err := poolspec.ParsePool(kube.SpecText(o))
 	if err != nil {
@@ -180,7 +181,7 @@ func (t *look) consider(ctx context.Context, o *v1alpha1.IPPool, kept map[protoc
 	switch {
 	case t.unread != nil && waits(*o):
 		p.decide(foreign.StageReports, "what whereabouts has recorded cannot be read: "+t.unread.Error())
-	case open && len(p.New.Ranges()) == 0: // nothing of it waits
+	case open && len(p.New.Ranges()) == 0: // no address waits for the look
 		p.decide(foreign.StageClear, "")
 	case !open && o.Status.Opening == "" && len(v.Others) > 0:
 		p.decide(foreign.StageOthers, "another IPAM may still give its addresses")
@@ -195,7 +196,8 @@ func (t *look) consider(ctx context.Context, o *v1alpha1.IPPool, kept map[protoc
 	}
 }
 
-// mayUse returns what tells whether a namespace may use a pool, which is found out once for each.
+// mayUse returns a function that reports whether a namespace may use a pool. It remembers the
+// answers.
 func (t *look) mayUse(ctx context.Context, o *v1alpha1.IPPool) func(string) bool {
 	known := map[string]bool{}
 	return func(namespace string) bool {
@@ -208,7 +210,7 @@ func (t *look) mayUse(ctx context.Context, o *v1alpha1.IPPool) func(string) bool
 	}
 }
 
-// newOf returns the addresses of a pool that nobody has been given yet, without blocked.
+// newOf returns the addresses of a pool that Tenure has given to nobody yet, without blocked.
 func newOf(o *v1alpha1.IPPool, whole *allocator.Shape, blocked *netipx.IPSet) *netipx.IPSet {
 	var b netipx.IPSetBuilder
 	if o.Status.Leasing != v1alpha1.LeasingOpen {
@@ -237,7 +239,7 @@ func (t *look) readRecords(ctx context.Context) (err error) {
 		return o.GetNamespace(), o.GetName(), spec
 	}
 	t.served, err = t.Live.WhereaboutsPools(ctx, func(o *unstructured.Unstructured) {
-		records, _ := foreign.WhereaboutsPool(text(o)) // what is damaged, the import says
+		records, _ := foreign.WhereaboutsPool(text(o)) // the import reports what is damaged
 		t.facts.Records = append(t.facts.Records, records...)
 		cidr, _, _ := unstructured.NestedString(o.Object, "spec", "range")
 		if p, err := netip.ParsePrefix(cidr); err == nil {
@@ -265,7 +267,7 @@ func (t *look) readRecords(ctx context.Context) (err error) {
 func (t *look) read(ctx context.Context) error {
 	for _, p := range t.pools {
 		leases, err := t.Live.LeasesOfPool(ctx, p.Name)
-		// Of those that cannot be read the pool says so.
+		// The pool's condition names the leases that cannot be read.
 		if _, garbled := kube.LeaseErrors(err); err != nil && !garbled {
 			return err
 		}
@@ -286,7 +288,7 @@ func (t *look) read(ctx context.Context) error {
 	return t.readNodes(ctx)
 }
 
-// weigh finds what is to be kept of each pool, by what is known now.
+// weigh decides which addresses of each pool are to be kept, by what is known so far.
 func (t *look) weigh() {
 	t.evidence = foreign.Gather(t.facts)
 	for _, p := range t.pools {
@@ -296,8 +298,9 @@ func (t *look) weigh() {
 	}
 }
 
-// published returns the verdicts as they are now. While answers are awaited that a pool depends on,
-// what the last look has found by such answers of the same state of the pool stays said.
+// published returns the verdicts as they are now. While a pool depends on answers that are still
+// awaited, it keeps what the last look found by such answers, if that was about the same state of
+// the pool.
 func (t *look) published() map[protocol.PoolName]foreign.Verdict {
 	all := map[protocol.PoolName]foreign.Verdict{}
 	for _, p := range t.pools {
@@ -332,12 +335,12 @@ func (t *look) published() map[protocol.PoolName]foreign.Verdict {
 	return all
 }
 
-// awaits reports whether there are answers to come that tell of a pool.
+// awaits reports whether answers about a pool are still awaited.
 func (t *look) awaits(p *pool) bool { return !t.over && (p.asked || len(p.finding.Silent) > 0) }
 
-// next returns when to look next. A look at very many pods takes time that others need, too: after
-// a long one the next comes later. But one that took very long was held up, and that says nothing
-// of the pods.
+// next returns how long to wait before the next look. A long look takes time that others need, so
+// the next one comes later. A look that took very long was held up by something else: it counts as
+// tookMost.
 func (t *look) next(took time.Duration) time.Duration {
 	took = min(took, tookMost)
 	switch {

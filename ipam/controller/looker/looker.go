@@ -1,5 +1,6 @@
-// Package looker looks, for the controller, at what pods have by other IPAMs, and has it
-// kept for them. Package foreign decides what that is; docs there say in which order.
+// Package looker finds out, for the controller, which addresses pods have by other IPAMs, and has
+// them kept for these pods. One such check of all pools is a look. Package foreign decides what a
+// look finds; its docs say in which order.
 package looker
 
 import (
@@ -45,29 +46,29 @@ type Granter interface {
 }
 
 const (
-	// idleEvery is how often a Looker looks that nobody waits for, endEvery how often
-	// while something may have ended, and waitEvery how often while a pool waits.
+	// How often there is a look: waitEvery while a pool waits for it, endEvery while a kept
+	// address may have come free, else idleEvery.
 	idleEvery = 30 * time.Second
 	endEvery  = 10 * time.Second
 	waitEvery = time.Second
-	// tookMost is how much of the time that a look took counts for when the next one is.
+	// tookMost bounds how long a look counts as having taken, for when the next one is.
 	tookMost = 30 * time.Second
-	// answerEvery is how often it sees whether the nodes' agents have answered, answerWithin
-	// how long these may take, or slowWithin once one has not answered for slowAfter, and passAfter
-	// how long a pool waits for one that never does.
+	// answerEvery is how often the nodes' answers are read. A node has answerWithin to answer, or
+	// slowWithin once one has not answered for slowAfter. After passAfter a pool no longer waits
+	// for a node that never answers.
 	answerEvery  = 200 * time.Millisecond
 	answerWithin = 5 * time.Second
 	slowWithin   = 30 * time.Second
 	slowAfter    = time.Minute
 	passAfter    = 10 * time.Minute
-	// maxFence is how many of whereabouts' objects the status of a pool takes.
+	// maxFence bounds the whereabouts IPPools in a pool's status.
 	maxFence = 1024
 	// fenceWithin is how long the API servers may take to hear of a fence.
 	fenceWithin = 5 * time.Second
 )
 
-// Looker looks at what other IPAMs have given. Make one with all its exported fields set. One
-// goroutine, that of Run, reads, decides and publishes.
+// Looker finds out what other IPAMs have given. All its exported fields must be set. One goroutine,
+// that of Run, reads, decides and publishes.
 type Looker struct {
 	// Cache has definitions.
 	Cache  client.Reader
@@ -77,9 +78,9 @@ type Looker struct {
 	Registrations func(ctx context.Context) ([]protocol.Registration, error)
 	// Beats reports whether a node's agent has been heard of lately.
 	Beats func(protocol.NodeName) bool
-	// MayUse reports whether a namespace may use a pool; where that is not known it may.
+	// MayUse reports whether a namespace may use a pool. If that is not known, it reports true.
 	MayUse func(ctx context.Context, pool *v1alpha1.IPPool, namespace string) bool
-	// Told is called with each pool on which the verdict is another than before.
+	// Notify is called with each pool whose verdict has changed.
 	Notify func(protocol.PoolName)
 	// Calls is how many calls to the API server may be under way at once.
 	Calls   int
@@ -95,11 +96,11 @@ type Looker struct {
 
 	// The rest is Run's alone.
 	current *look                    // that waits for the nodes' agents; nil if none does
-	asking  map[place]grants.Ask     // what is to be kept, or is
-	endings map[place]ending         // what the last look has seen to have ended
+	asking  map[place]grants.Ask     // the asks for all that is kept or to be kept
+	endings map[place]ending         // kept addresses that no pod had in the last look
 	fences  map[string]fence         // what pools fence, by their names
-	silent  map[foreign.Word]silence // what nodes are asked that have not answered
-	turn    int                      // of the look: from which pool on nodes are asked
+	silent  map[foreign.Word]silence // the nodes that have not answered, and about which pool
+	turn    int                      // with which pool the queries of this look begin
 }
 
 // place is an address of a pool.
@@ -108,21 +109,20 @@ type place struct {
 	addr netip.Addr
 }
 
-// silence is since when a node is asked of a pool in vain, and whether the pool went on without its
-// word.
+// silence is since when a node has not answered about a pool, and whether the pool waits for it no
+// longer.
 type silence struct {
 	since  time.Time
 	passed bool
 }
 
-// ending is since when an address has been seen without its pod.
+// ending is since when a kept address has had no pod.
 type ending struct {
 	pod   protocol.UID
 	since time.Time
 }
 
-// fence is what a pool says of whereabouts' IPPools that give nothing new, and since when
-// that has been seen.
+// fence has the whereabouts IPPools that a pool fences, as text, and since when that has been seen.
 type fence struct {
 	of    string
 	since time.Time
@@ -135,7 +135,7 @@ func (l *Looker) Of(pool protocol.PoolName) foreign.Verdict {
 	return l.verdicts[pool]
 }
 
-// Wake has the Looker look soon: a pool or a definition has changed.
+// Wake has the next look come soon: a pool or a definition has changed.
 func (l *Looker) Wake() {
 	select {
 	case l.waker() <- struct{}{}:
@@ -152,10 +152,10 @@ func (l *Looker) waker() chan struct{} {
 	return l.wake
 }
 
-// Run looks when there is cause to, until ctx ends. Whoever writes definitions gives cause as often
-// as he likes, so between the end of a look and the next there is waitEvery at least.
+// Run makes look after look until ctx ends. Between two of them there is waitEvery at least: each
+// write of a definition wakes it, and anybody may write many.
 func (l *Looker) Run(ctx context.Context) error {
-	stale := false // something has changed that the look under way may not have seen
+	stale := false // something has changed since the look under way began
 	for {
 		again, err := l.Round(ctx)
 		if err != nil && ctx.Err() == nil {
@@ -181,11 +181,11 @@ func (l *Looker) Run(ctx context.Context) error {
 	}
 }
 
-// Round goes on with looking, if there is cause to, and returns when to come again. It
-// waits for nobody: what a node's agent is asked, the next Round finds answered.
+// Round begins a look, or goes on with the one under way, and returns how long to wait before the
+// next call. It does not wait for answers: a later Round finds them.
 func (l *Looker) Round(ctx context.Context) (again time.Duration, err error) {
 	t, begun := l.current, l.Now()
-	var waited time.Duration // for nodes, which takes nothing that others need
+	var waited time.Duration // for nodes: that takes no resources
 	if t == nil {
 		if t, err = l.begin(ctx); err != nil {
 			return 0, err
@@ -204,7 +204,7 @@ func (l *Looker) Round(ctx context.Context) (again time.Duration, err error) {
 	l.current, t.over = nil, true
 	t.weigh()
 	t.keep(ctx)
-	l.publish(t.published()) // first: it says nothing of what comes free, and that may not come free
+	l.publish(t.published()) // before freeEnded, which may fail
 	if err := t.freeEnded(ctx); err != nil {
 		return 0, err
 	}
@@ -213,8 +213,8 @@ func (l *Looker) Round(ctx context.Context) (again time.Duration, err error) {
 	return t.next(took - waited), nil
 }
 
-// publish takes new verdicts over, which nobody changes any more, and tells of those that are
-// others than before.
+// publish takes over new verdicts, and notifies of those that have changed. Nobody may change next
+// afterwards.
 func (l *Looker) publish(next map[protocol.PoolName]foreign.Verdict) {
 	l.mu.Lock()
 	last := l.verdicts
@@ -242,8 +242,8 @@ func (l *Looker) definitions(ctx context.Context) ([]foreign.Definition, error) 
 	return all, nil
 }
 
-// KeepChanged keeps of an object that a cache holds, beside the rest, when it was last written, and
-// drops who has written which field.
+// KeepChanged is a transform of a cache. It replaces a definition's managed fields by the time at
+// which the definition was last written.
 func KeepChanged(o any) (any, error) {
 	if d, ok := o.(*nad.NetworkAttachmentDefinition); ok {
 		at := metav1.NewTime(changedAt(d))

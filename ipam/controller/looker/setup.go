@@ -40,7 +40,7 @@ func (l *Looker) Setup(mgr ctrl.Manager) error {
 	}))
 }
 
-// changed reports whether an object has changed in what a look depends on. The counts of
+// changed reports whether an object has changed in something that matters to a look. The counts of
 // a pool do not.
 func changed(was, is any) bool {
 	a, ok := was.(*v1alpha1.IPPool)

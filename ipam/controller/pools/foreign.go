@@ -21,8 +21,8 @@ type Foreign interface {
 	Of(pool protocol.PoolName) foreign.Verdict
 }
 
-// verdict returns what was found out about the pool as it is now; ok is false while that
-// is not known.
+// verdict returns what the looker found out about the pool; ok is false if that is about an earlier
+// state of the pool, or nothing.
 func (s seen) verdict() (v foreign.Verdict, ok bool) {
 	if s.foreign == nil {
 		return v, false
@@ -30,22 +30,22 @@ func (s seen) verdict() (v foreign.Verdict, ok bool) {
 	return *s.foreign, s.foreign.Of == foreign.StateOf(s.pool)
 }
 
-// takeOver decides whether a pool that nothing else keeps closed may be opened, as far as
-// other IPAMs go. What it returns closes it, unless wait is false. First the block sizes
-// and the fence are written, then the pool is looked at, then it is opened: who keeps
-// addresses for pods needs the sizes, and a look tells only of what came before it.
+// takeOver decides whether other IPAMs keep a pool closed that nothing else does. If wait is true
+// the pool waits, and p closes it. First the block sizes and the fence are written, then a look
+// finds what pods have by other IPAMs, then the pool is opened: to keep addresses for pods takes
+// the block sizes, and a look finds only what was given before the fence.
 func (s seen) takeOver(st *v1alpha1.IPPoolStatus) (p plan, wait bool) {
 	if s.foreign == nil {
 		return plan{}, false
 	}
 	if st.Opening == "" {
-		st.Withheld = nil // it is closed as a whole, and opened as a whole
+		st.Withheld = nil // all of the pool is closed
 	}
 	v, known := s.verdict()
 	others := known && len(v.Others) > 0 && (st.Opening == "" || s.givenAway())
-	switch { // pods that were bound before it takes over may have addresses by another IPAM
+	switch { // pods that were bound before FencedSince may have addresses by another IPAM
 	case others || s.edited():
-		st.FencedSince = nil // it takes over when the last of them has gone
+		st.FencedSince = nil // set when no other definition is left
 	case known && (st.FencedSince == nil || !slices.Equal(v.Fence, st.Fenced)):
 		st.Fenced, st.FencedSince = v.Fence, new(metav1.NewTime(s.now.Truncate(time.Second)))
 	}
@@ -65,17 +65,17 @@ func (s seen) takeOver(st *v1alpha1.IPPoolStatus) (p plan, wait bool) {
 	return p, true
 }
 
-// givenAway reports whether the pool is closed since it was stopped, as an export does: while
-// another IPAM may give its addresses it is not opened, as one that never was open.
+// givenAway reports whether the pool has been closed since it was stopped, as by an export. Like a
+// pool that never was open, it is not opened while another IPAM may give its addresses.
 func (s seen) givenAway() bool {
 	c := meta.FindStatusCondition(s.pool.Status.Conditions, v1alpha1.PoolReady)
 	return c != nil && (c.Reason == v1alpha1.ReasonStopped || c.Reason == v1alpha1.ReasonForeignIPAM)
 }
 
-// withhold keeps addresses that an edit has added from being given until it is known which
-// of them pods of other IPAMs have, and gives those free of which that is known. Where it
-// is not known what the pool had before, all of it is withheld: that takes a look. A pool
-// that was open and is closed for a while goes on withholding what another IPAM may give.
+// withhold sets st.Withheld. Addresses that an edit has added are withheld until a look has found
+// which of them pods of other IPAMs have. If it is not known what the pool had before the edit, all
+// of it is withheld. A pool that was open and is closed for a while goes on withholding what
+// another IPAM may give.
 func (s seen) withhold(st *v1alpha1.IPPoolStatus) {
 	if s.foreign == nil || s.pool.Status.Leasing != v1alpha1.LeasingOpen && s.pool.Status.Opening == "" || s.whole == nil {
 		return
@@ -106,8 +106,9 @@ func (s seen) withhold(st *v1alpha1.IPPoolStatus) {
 	st.Withheld = spans(set)
 }
 
-// fewerOthers reports whether another IPAM may give other addresses of the pool than was said
-// before: a definition was switched, and ADDs by it may be under way.
+// fewerOthers reports whether the definitions by which another IPAM may give addresses of the pool
+// are others than the condition ForeignIPAM names: one was switched, and ADDs by it may be under
+// way.
 func (s seen) fewerOthers(v foreign.Verdict) bool {
 	c := meta.FindStatusCondition(s.pool.Status.Conditions, v1alpha1.PoolForeignIPAM)
 	return c != nil && c.Message != othersText(v, s.pool.Status.Leasing)
@@ -134,8 +135,8 @@ func othersText(v foreign.Verdict, leasing v1alpha1.Leasing) string {
 // maxWithheld is how many ranges the status takes.
 const maxWithheld = 256
 
-// spans writes a set as ranges. Of more than the status takes those are joined that lie
-// closest together: more is withheld then than must be, never less.
+// spans writes a set as ranges. If there are more than the status takes, neighbours are joined:
+// then more addresses are withheld than must be, never fewer.
 func spans(set *netipx.IPSet) []string {
 	ranges := set.Ranges()
 	for len(ranges) > maxWithheld {
@@ -198,8 +199,8 @@ func (s seen) tellForeign(st *v1alpha1.IPPoolStatus) {
 	s.flag(st, v1alpha1.PoolForeignAddresses, reason, strings.Join(kept, "; "))
 }
 
-// tellTwoOwners fills in the condition about addresses that somebody has who is not of the pool,
-// and somebody of the pool as well.
+// tellTwoOwners fills in the condition about addresses that two have: somebody by the pool, and
+// somebody else.
 func (s seen) tellTwoOwners(st *v1alpha1.IPPoolStatus) {
 	var reason string
 	var sentences []string
