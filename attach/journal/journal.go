@@ -86,7 +86,7 @@ func (d Dir) Create(h Head) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	h.Version = Version
+	h.Version = version
 	body := h.body()
 	if !json.Valid(body) { // as it would be where something in it nests too deeply
 		return nil, errors.New("journal: the plan could not be read again: it is not valid JSON")

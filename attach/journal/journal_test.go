@@ -155,7 +155,7 @@ func TestJournalTellsHowFarAnAddCame(t *testing.T) {
 	check(t, err)
 	e := mustRead(t, d, key(1))
 	want := &Entry{Head: head(1), Steps: make([]Step, 3)}
-	want.Version = Version
+	want.Version = version
 	if d := cmp.Diff(want, e); d != "" {
 		t.Errorf("created (-want +got):\n%s", d)
 	}
@@ -247,7 +247,7 @@ func TestDamageIsNotAbsence(t *testing.T) {
 	d := Dir{t.TempDir()}
 	whole(t, d, 1)
 	path, good := text(t, d, key(1))
-	other := atomicfile.Seal(Head{Version: Version, Key: key(2)}.body())
+	other := atomicfile.Seal(Head{Version: version, Key: key(2)}.body())
 	flip := func(at int) []byte {
 		bad := bytes.Clone(good)
 		bad[at] ^= 1

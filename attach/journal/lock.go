@@ -17,8 +17,8 @@ import (
 // ErrBusy is wrapped by the errors of locks that somebody else held for too long.
 var ErrBusy = errors.New("another call is at work")
 
-// A BusyError is the error of a lock that somebody else held for too long.
-type BusyError struct {
+// A busyError is the error of a lock that somebody else held for too long.
+type busyError struct {
 	Path string
 	// Holders are the processes that have it, for people to read; empty if they are not
 	// known.
@@ -27,7 +27,7 @@ type BusyError struct {
 }
 
 // Error says which lock it is, and who has it.
-func (e *BusyError) Error() string {
+func (e *busyError) Error() string {
 	text := fmt.Sprintf("journal: lock %s: %v: %v", e.Path, ErrBusy, e.Err)
 	if e.Holders != "" {
 		text += "; it is held by " + e.Holders
@@ -36,7 +36,7 @@ func (e *BusyError) Error() string {
 }
 
 // Unwrap returns [ErrBusy] and what ended the wait.
-func (e *BusyError) Unwrap() []error { return []error{ErrBusy, e.Err} }
+func (e *busyError) Unwrap() []error { return []error{ErrBusy, e.Err} }
 
 // The files in locks that are no container's. A container's ID begins with a letter
 // or a digit.
@@ -157,7 +157,7 @@ func (d Dir) flock(ctx context.Context, name string, how int) (*os.File, error) 
 			return nil, fmt.Errorf("journal: %w", err)
 		}
 		if !slept {
-			return nil, &BusyError{Path: path, Holders: by, Err: context.Cause(ctx)}
+			return nil, &busyError{Path: path, Holders: by, Err: context.Cause(ctx)}
 		}
 	}
 }

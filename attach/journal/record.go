@@ -13,9 +13,9 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/lean/plainjson"
 )
 
-// Version is the version of the journals that this program writes, and the
+// version is the version of the journals that this program writes, and the
 // highest that it reads.
-const Version = 1
+const version = 1
 
 // A Key names an attachment of the meta-plugin, as the runtime does.
 type Key struct {
@@ -126,8 +126,8 @@ func decode(text []byte) (e *Entry, size int, err error) {
 	if err := json.Unmarshal(body, &e.Head); err != nil {
 		return nil, 0, fmt.Errorf("its first line: %w", err)
 	}
-	if e.Version > Version {
-		return nil, 0, fmt.Errorf("%w: version %d, this program reads %d", errNewer, e.Version, Version)
+	if e.Version > version {
+		return nil, 0, fmt.Errorf("%w: version %d, this program reads %d", errNewer, e.Version, version)
 	}
 	if e.Version < 1 || e.ContainerID == "" || e.IfName == "" {
 		return nil, 0, errors.New("its first line is not that of a journal")

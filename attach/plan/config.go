@@ -16,15 +16,15 @@ import (
 
 // Defaults of the configuration.
 const (
-	DefaultSocket    = "/run/tenure/agent.sock"
+	defaultSocket    = "/run/tenure/agent.sock"
 	DefaultStateDir  = "/var/lib/cni/tenure-attach" // survives a reboot, as what IPAM plugins hold does
 	DefaultConfDir   = "/etc/cni/net.d"
-	DefaultBinDir    = "/opt/cni/bin"
-	DefaultNamespace = "kube-system"
+	defaultBinDir    = "/opt/cni/bin"
+	defaultNamespace = "kube-system"
 
-	// MultusConfDir is where networks without a configuration of their own are
+	// multusConfDir is where networks without a configuration of their own are
 	// looked up if the configuration is Multus's and says nothing else.
-	MultusConfDir = "/etc/cni/multus/net.d"
+	multusConfDir = "/etc/cni/multus/net.d"
 )
 
 // ownNamespace is Tenure's own. Its controller is to have the default network alone: it
@@ -100,15 +100,15 @@ type Source struct {
 // its journal. The error is [ErrUnsupported] if one of the faults is.
 func ParseConfig(stdin []byte) (*Config, error) {
 	c := &Config{
-		Socket: DefaultSocket, StateDir: DefaultStateDir, ConfDir: DefaultConfDir, BinDir: DefaultBinDir,
-		Namespace: DefaultNamespace, Isolated: true, SystemNamespaces: []string{DefaultNamespace, ownNamespace},
+		Socket: defaultSocket, StateDir: DefaultStateDir, ConfDir: DefaultConfDir, BinDir: defaultBinDir,
+		Namespace: defaultNamespace, Isolated: true, SystemNamespaces: []string{defaultNamespace, ownNamespace},
 	}
 	members, err := plainjson.Object(stdin)
 	if err != nil {
 		return c, fmt.Errorf("configuration of %s: %w", PluginType, err)
 	}
 	if isMultus(members) {
-		c.ConfDir, c.Isolated, c.GlobalNamespaces = MultusConfDir, false, []string{"default"}
+		c.ConfDir, c.Isolated, c.GlobalNamespaces = multusConfDir, false, []string{"default"}
 	}
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(members)) {

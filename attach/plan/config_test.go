@@ -55,7 +55,7 @@ func TestParseConfigOfMultus(t *testing.T) {
 	got := parsed(t, `{"cniVersion": "0.3.1", "name": "multus-cni-network", "type": "tenure-attach", "logLevel": "verbose", "logToStderr": true,
 		"kubeconfig": "/etc/cni/net.d/multus.d/multus.kubeconfig", "clusterNetwork": "/etc/cni/net.d/10-flannel.conflist", "defaultNetworks": ["storage"],
 		"readinessindicatorfile": "/run/flannel/subnet.env", "capabilities": {"bandwidth": true}, "globalNamespaces": "a, b", "multusNamespace": "multus", "binDir": "/opt/cni/bin", "cniDir": "/var/lib/cni/multus"}`)
-	if got.Isolated || got.Namespace != "multus" || got.ConfDir != MultusConfDir || got.Default.Path != "/etc/cni/net.d/10-flannel.conflist" || got.ReadinessFile != "/run/flannel/subnet.env" {
+	if got.Isolated || got.Namespace != "multus" || got.ConfDir != multusConfDir || got.Default.Path != "/etc/cni/net.d/10-flannel.conflist" || got.ReadinessFile != "/run/flannel/subnet.env" {
 		t.Errorf("configuration %+v; want Multus's defaults and what it says", got)
 	}
 	sameStrings(t, got.GlobalNamespaces, "a", "b")

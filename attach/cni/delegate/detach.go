@@ -26,12 +26,12 @@ import (
 // What the runtime attached before it had the meta-plugin's configuration is undone as
 // well; see [Runner.detachEarlier].
 //
-// A damaged journal is undone by what the cache of results has; see [Runner.Recover].
+// A damaged journal is undone by what the cache of results has; see [Runner.recoverDamaged].
 func (r *Runner) Detach(ctx context.Context, k journal.Key, netns string) error {
 	e, log, err := r.State.Open(k)
 	switch damaged, ok := errors.AsType[*journal.DamagedError](err); {
 	case ok:
-		return r.Recover(ctx, k, netns, damaged)
+		return r.recoverDamaged(ctx, k, netns, damaged)
 	case errors.Is(err, fs.ErrNotExist):
 		if found, err := r.detachRenamed(ctx, k, netns); found || err != nil {
 			return err
@@ -88,7 +88,7 @@ func (r *Runner) detachRenamed(ctx context.Context, k journal.Key, netns string)
 	}
 	for _, err := range unread {
 		if damaged, ok := errors.AsType[*journal.DamagedError](err); ok {
-			err = r.Recover(ctx, k, netns, damaged)
+			err = r.recoverDamaged(ctx, k, netns, damaged)
 		}
 		errs = append(errs, err)
 	}
@@ -152,11 +152,11 @@ func (r *Runner) del(ctx context.Context, e *journal.Entry, i int, netns string)
 	return r.removeDevice(s.Device)
 }
 
-// Recover undoes an attachment whose journal is damaged by what the cache of results
+// recoverDamaged undoes an attachment whose journal is damaged by what the cache of results
 // cache has of the container, and sets the journal aside. The cache has no steps
 // that were begun and never done; if it has none at all, Recover says so once by
 // an error: then nothing is known.
-func (r *Runner) Recover(ctx context.Context, k journal.Key, netns string, damaged *journal.DamagedError) error {
+func (r *Runner) recoverDamaged(ctx context.Context, k journal.Key, netns string, damaged *journal.DamagedError) error {
 	found, err := r.detachCached(ctx, k, filepath.Base(damaged.Path), netns) // its results have its name
 	if err != nil {
 		return errors.Join(damaged, err)

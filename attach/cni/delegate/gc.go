@@ -85,7 +85,7 @@ func (r *Runner) collectUnread(ctx context.Context, network string, unread []err
 			left++
 			errs = append(errs, err)
 		default:
-			errs = append(errs, r.Recover(ctx, k, "", damaged))
+			errs = append(errs, r.recoverDamaged(ctx, k, "", damaged))
 		}
 	}
 	return left, errors.Join(errs...)

@@ -43,8 +43,8 @@ func DefaultConfig(dir string) Config {
 	return Config{Wait: 5 * time.Second, Reports: dir, Collect: 10 * time.Second, Linger: time.Hour}
 }
 
-// Validate reports every fault of c.
-func (c Config) Validate() error {
+// validate reports every fault of c.
+func (c Config) validate() error {
 	var errs []error
 	if c.Wait <= 0 || c.Linger <= 0 || c.Collect <= 0 {
 		errs = append(errs, fmt.Errorf("Wait is %v, Linger %v and Collect %v, all must be positive", c.Wait, c.Linger, c.Collect))
@@ -85,7 +85,7 @@ type podName struct{ namespace, name string }
 
 // New returns a resolver. It does no I/O and starts nothing.
 func New(cfg Config, cl Cluster, log *slog.Logger) (*Resolver, error) {
-	if err := cfg.Validate(); err != nil {
+	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("resolver configuration: %w", err)
 	}
 	r := &Resolver{
