@@ -118,8 +118,8 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate reports every fault of c.
-func (c Config) Validate() error {
+// validate reports every fault of c.
+func (c Config) validate() error {
 	var errs []error
 	if c.RegistrationNamespace == "" {
 		errs = append(errs, errors.New("RegistrationNamespace is empty"))
@@ -149,7 +149,7 @@ type Controller struct {
 
 // New returns a controller for the cluster of rc. It does no I/O.
 func New(cfg Config, rc *rest.Config, log *slog.Logger) (*Controller, error) {
-	if err := cfg.Validate(); err != nil {
+	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("controller: %w", err)
 	}
 	rc = rest.CopyConfig(rc)

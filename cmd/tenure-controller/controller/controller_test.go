@@ -7,7 +7,7 @@ import (
 )
 
 func TestValidate(t *testing.T) {
-	if err := DefaultConfig().Validate(); err != nil {
+	if err := DefaultConfig().validate(); err != nil {
 		t.Errorf("the defaults: %v", err)
 	}
 	tests := []struct {
@@ -24,7 +24,7 @@ func TestValidate(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			c := DefaultConfig()
 			tt.change(&c)
-			if err := c.Validate(); err == nil || !strings.Contains(err.Error(), tt.want) {
+			if err := c.validate(); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v; want %q", err, tt.want)
 			}
 			if _, err := New(c, nil, nil); err == nil {

@@ -55,7 +55,7 @@ type Config struct {
 	// lost. Nil are [DefaultNetnsDirs] and [cniresults.DefaultDirs].
 	NetnsDirs, ResultDirs []string
 
-	// HostLocalDir is where host-local keeps its files; empty is [DefaultHostLocalDir].
+	// HostLocalDir is where host-local keeps its files; empty is [defaultHostLocalDir].
 	HostLocalDir string
 
 	// Reports is the directory for what the meta-plugin has reported, as long as the
@@ -110,7 +110,7 @@ func New(cfg Config, rc *rest.Config, log *slog.Logger) (*Daemon, error) {
 		cfg.ResultDirs = cniresults.DefaultDirs()
 	}
 	if cfg.HostLocalDir == "" {
-		cfg.HostLocalDir = DefaultHostLocalDir
+		cfg.HostLocalDir = defaultHostLocalDir
 	}
 	cfg.PlaceBesideStore()
 	if cfg.Ready.Source != "" {

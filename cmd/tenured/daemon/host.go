@@ -63,8 +63,8 @@ func (Clock) Now() protocol.Instant {
 // After implements sched.Clock.
 func (Clock) After(d time.Duration) <-chan time.Time { return time.After(d) }
 
-// Host looks at what the host has of pods.
-type Host struct {
+// host looks at what the host has of pods.
+type host struct {
 	// Boot is the machine's current boot.
 	Boot string
 	// NetnsDirs are where runtimes keep network namespaces, ResultDirs where the CNI
@@ -81,21 +81,21 @@ type Host struct {
 func DefaultNetnsDirs() []string { return []string{"/run/netns", "/var/run/netns"} }
 
 // hostFromHere looks from where this process is.
-func hostFromHere(c Config) Host {
-	return Host{
+func hostFromHere(c Config) host {
+	return host{
 		Boot: c.Agent.Boot, NetnsDirs: c.NetnsDirs, ResultDirs: c.ResultDirs, HostLocalDir: c.HostLocalDir,
 		SeesHost: netns.SeesHost(),
 	}
 }
 
 // Cached implements sightings.Host.
-func (h Host) Cached() (entries []cniresults.Entry, unread []*cniresults.FileError, err error) {
+func (h host) Cached() (entries []cniresults.Entry, unread []*cniresults.FileError, err error) {
 	return cniresults.Read(h.ResultDirs)
 }
 
 // Netns implements agent.Host: those in the directories where runtimes keep them,
 // and those that the CNI library was given.
-func (h Host) Netns() ([]store.Netns, error) {
+func (h host) Netns() ([]store.Netns, error) {
 	var paths []string
 	for _, dir := range h.NetnsDirs {
 		entries, err := os.ReadDir(dir)
@@ -124,6 +124,6 @@ func (h Host) Netns() ([]store.Netns, error) {
 }
 
 // Gone implements agent.Host. A namespace of an earlier boot is gone.
-func (h Host) Gone(att store.Attachment) bool {
+func (h host) Gone(att store.Attachment) bool {
 	return att.Boot != "" && att.Boot != h.Boot || netns.SurelyGone(att.Netns, att.NetnsID, h.SeesHost)
 }

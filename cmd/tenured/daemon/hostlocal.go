@@ -15,8 +15,8 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/node/sightings"
 )
 
-// DefaultHostLocalDir is where host-local keeps its files, one directory for a network.
-const DefaultHostLocalDir = "/var/lib/cni/networks"
+// defaultHostLocalDir is where host-local keeps its files, one directory for a network.
+const defaultHostLocalDir = "/var/lib/cni/networks"
 
 // maxHostLocal bounds how much is read of one file of host-local's, in bytes: it has the
 // container's ID and the interface's name.
@@ -24,7 +24,7 @@ const maxHostLocal = 4 << 10
 
 // HostLocal implements [sightings.Host]. A file is named by its address, of IPv6 as host-local
 // writes it; its lines are the container's ID and, since 0.7, the interface's name.
-func (h Host) HostLocal(network, dataDir string) ([]sightings.HostLocalFile, error) {
+func (h host) HostLocal(network, dataDir string) ([]sightings.HostLocalFile, error) {
 	if network != filepath.Base(network) || network == "." || network == ".." {
 		return nil, fmt.Errorf("%q is no name of a directory", network)
 	}
@@ -61,7 +61,7 @@ func (h Host) HostLocal(network, dataDir string) ([]sightings.HostLocalFile, err
 // seesNone returns nil if there certainly is no directory dir, which was not found, on the node.
 // The agent has the node's directory of the CNI, and in a container of its own nothing else: what
 // is not found elsewhere may be there all the same.
-func (h Host) seesNone(dataDir, dir string) error {
+func (h host) seesNone(dataDir, dir string) error {
 	cni := filepath.Dir(h.HostLocalDir)
 	known := dataDir == cni || strings.HasPrefix(dataDir, cni+"/")
 	for at := dir; ; at = filepath.Dir(at) {
@@ -96,7 +96,7 @@ func readSome(path string, most int) (string, error) {
 }
 
 // There implements [sightings.Host].
-func (h Host) There(path string) bool {
+func (h host) There(path string) bool {
 	if path == "" {
 		return true
 	}

@@ -22,7 +22,7 @@ func TestHostLocalFilesOutOfSight(t *testing.T) {
 	if err := os.Symlink("/nowhere/data", at("cni/linked")); err != nil {
 		t.Fatal(err)
 	}
-	h := Host{HostLocalDir: at("cni/networks")}
+	h := host{HostLocalDir: at("cni/networks")}
 	for _, tt := range []struct {
 		name, network, dataDir string
 		files                  int
