@@ -190,7 +190,7 @@ func (c *conn) answer(ctx context.Context, req Request) (resp Response) {
 	case req.Version < 1 || req.Version > Version:
 		return Fail(CodeTryAgainLater, "the agent speaks versions 1 to %d of the node socket, not %d: upgrade the agent first",
 			Version, req.Version)
-	case !req.Verb.Valid():
+	case !req.Verb.valid():
 		return Fail(CodeDecoding, "unknown verb %q", req.Verb)
 	case req.Verb == Ping:
 		return Response{}

@@ -28,8 +28,8 @@ const (
 	Report Verb = "REPORT"
 )
 
-// Valid reports whether v is one of the verbs.
-func (v Verb) Valid() bool {
+// valid reports whether v is one of the verbs.
+func (v Verb) valid() bool {
 	switch v {
 	case Add, Del, Check, GC, Status, Ping, Facts, Report:
 		return true

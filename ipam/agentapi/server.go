@@ -24,7 +24,7 @@ var ErrStopped = errors.New("the agent stops")
 // A Handler answers requests. Serve may run many times at once. Its context
 // ends with the request's deadline, and when the client hangs up: then nobody
 // will hear the answer, and what has not been committed must not be. Serve is
-// called only with verbs that are [Verb.Valid] and are not Ping, and with a
+// called only with verbs that are [Verb.valid] and are not Ping, and with a
 // version that this program knows; the rest is the server's business.
 type Handler interface {
 	Serve(ctx context.Context, req Request) Response
@@ -67,8 +67,8 @@ func DefaultLimits() Limits {
 	}
 }
 
-// Validate reports every fault of l.
-func (l Limits) Validate() error {
+// validate reports every fault of l.
+func (l Limits) validate() error {
 	var errs []error
 	if l.Conns <= 0 {
 		errs = append(errs, fmt.Errorf("Conns is %d, must be positive", l.Conns))
@@ -102,7 +102,7 @@ type server struct {
 // A listener that fails for good is returned as an error, after the same end.
 func Serve(ctx context.Context, ln net.Listener, h Handler, lim Limits, log *slog.Logger) error {
 	defer ln.Close()
-	if err := lim.Validate(); err != nil {
+	if err := lim.validate(); err != nil {
 		return fmt.Errorf("limits of the node socket: %w", err)
 	}
 	s := &server{

@@ -238,10 +238,10 @@ func TestConnectionLimit(t *testing.T) {
 }
 
 func TestLimitsValidate(t *testing.T) {
-	if err := DefaultLimits().Validate(); err != nil {
+	if err := DefaultLimits().validate(); err != nil {
 		t.Errorf("DefaultLimits: %v", err)
 	}
-	err := Limits{}.Validate()
+	err := Limits{}.validate()
 	for _, field := range []string{"Conns", "Idle", "Request", "Write", "Drain"} {
 		if err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("Limits{}: got %v; want %s named", err, field)

@@ -44,7 +44,7 @@ func TestEntries(t *testing.T) {
 		{name: "no result", text: `{"kind":"cniCacheV1","containerId":"c1","ifName":"net1","networkName":"lan"}`, fault: "result"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			all, err := entries(ParseRecords([]byte(tt.text)))
+			all, err := entries(parseRecords([]byte(tt.text)))
 			if tt.fault != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.fault) {
 					t.Errorf("got %v; want an error about %q", err, tt.fault)
@@ -107,7 +107,7 @@ func FuzzEntries(f *testing.F) {
 	f.Add([]byte(cached(`{"plugins":[{"ipam":{}}]}`, `{"ip4":{"ip":"10.0.0.5/24"}}`)))
 	f.Add([]byte(`{"kind":"cniCacheV1"}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		all, _ := entries(ParseRecords(text))
+		all, _ := entries(parseRecords(text))
 		for _, e := range all {
 			checkEntry(t, e)
 		}
@@ -152,7 +152,7 @@ func TestRecords(t *testing.T) {
 	}
 	// A record that is damaged costs no other.
 	damaged := bytes.Replace(text, []byte(`"networkName":"b"`), []byte(`"networkName":"`), 1)
-	if all, err := ParseRecords(damaged); err == nil || len(all) != 1 || all[0].NetNS != "later" {
+	if all, err := parseRecords(damaged); err == nil || len(all) != 1 || all[0].NetNS != "later" {
 		t.Errorf("of a damaged record and one that is whole: %v, %v; want the one that is whole, and an error", all, err)
 	}
 	for _, tt := range []struct {
@@ -160,7 +160,7 @@ func TestRecords(t *testing.T) {
 		want string
 		bad  bool
 	}{{0, "b: a:later", false}, {2, "a: b:", true}, {len(text), "", true}} {
-		all, err := ParseRecords(text[:len(text)-tt.cut])
+		all, err := parseRecords(text[:len(text)-tt.cut])
 		var got []string
 		for _, r := range all {
 			got = append(got, r.NetworkName+":"+r.NetNS)

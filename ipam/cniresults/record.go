@@ -55,10 +55,10 @@ func (r Record) Line() ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// ParseRecords reads the text of a file. That has one record, as the CNI library keeps it, or a
+// parseRecords reads the text of a file. That has one record, as the CNI library keeps it, or a
 // record in each line, of which the last one for a network and an interface counts. An error says
 // what cannot be read; the other records are returned all the same.
-func ParseRecords(text []byte) (all []Record, err error) {
+func parseRecords(text []byte) (all []Record, err error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return nil, io.ErrUnexpectedEOF
 	}
@@ -82,7 +82,7 @@ func ParseRecords(text []byte) (all []Record, err error) {
 	return all, errors.Join(errs...)
 }
 
-// ReadRecords reads a file as ParseRecords reads its text.
+// ReadRecords reads a file as parseRecords reads its text.
 func ReadRecords(path string) ([]Record, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -96,5 +96,5 @@ func ReadRecords(path string) ([]Record, error) {
 	if len(text) > maxSize {
 		return nil, fmt.Errorf("larger than %d bytes", maxSize)
 	}
-	return ParseRecords(text)
+	return parseRecords(text)
 }

@@ -91,9 +91,9 @@ func (d Definition) By() string {
 	return d.IPAM + ", whose ranges cannot be read: " + d.Unread
 }
 
-// OtherSegment reports whether d says that its network is of another segment than a pool
+// otherSegment reports whether d says that its network is of another segment than a pool
 // of this domain.
-func (d Definition) OtherSegment(domain string) bool {
+func (d Definition) otherSegment(domain string) bool {
 	switch {
 	case d.Domain != "":
 		return d.Domain != domain

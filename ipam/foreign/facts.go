@@ -141,7 +141,7 @@ func (p Pod) Selects(of map[string]bool) bool {
 // Segment returns the definitions of p's segment.
 func (p Pool) Segment(all []Definition) (segment []Definition) {
 	for _, d := range all {
-		if d.Fault == "" && !d.OtherSegment(p.Domain) && p.touches(d) {
+		if d.Fault == "" && !d.otherSegment(p.Domain) && p.touches(d) {
 			segment = append(segment, d)
 		}
 	}
@@ -164,8 +164,8 @@ func (p Pool) touches(d Definition) bool {
 	})
 }
 
-// Gives reports whether p can ever give an address.
-func (p Pool) Gives(a netip.Addr) bool { return p.Whole.Assignable(a) == nil }
+// gives reports whether p can ever give an address.
+func (p Pool) gives(a netip.Addr) bool { return p.Whole.Assignable(a) == nil }
 
 // Others returns those definitions of p's segment by which another IPAM may give
 // addresses of p, and these addresses.

@@ -41,10 +41,10 @@ const (
 	sandboxWithin = 150 * time.Second
 	// skew is by how much the clocks of the API server and the controller may differ.
 	skew = 5 * time.Second
-	// WatchAfter is how long after a pool has taken addresses over pods that were bound
+	// watchAfter is how long after a pool has taken addresses over pods that were bound
 	// before may come to have some all the same, as where a meta-plugin keeps
 	// definitions in a cache.
-	WatchAfter = 10 * time.Minute
+	watchAfter = 10 * time.Minute
 )
 
 // A Finding is what a look has found of one pool.
@@ -208,7 +208,7 @@ func Who(g protocol.Grantee) string {
 // accepts reports whether what a claim says of a pod counts for the pool. What Tenure has given to
 // the pod does not.
 func (w *weighing) accepts(c claim) bool {
-	if !w.Gives(c.addr) || c.by == byStatus && !w.ofStatus(c) {
+	if !w.gives(c.addr) || c.by == byStatus && !w.ofStatus(c) {
 		return false
 	}
 	if ours, _ := w.ofTenure(c.pod, c.addr); ours {
@@ -243,7 +243,7 @@ func (w *weighing) ofStatus(c claim) bool {
 		return false
 	case w.New != nil && w.New.Contains(c.addr), d == nil, d.IPAM != Type:
 		return true
-	case len(w.Kept) == 0 || w.Since.IsZero() || w.Now.Sub(w.Since) > WatchAfter:
+	case len(w.Kept) == 0 || w.Since.IsZero() || w.Now.Sub(w.Since) > watchAfter:
 		return false
 	}
 	return c.pod.Bound.IsZero() || !c.pod.Bound.After(w.Since.Add(skew))
@@ -252,7 +252,7 @@ func (w *weighing) ofStatus(c claim) bool {
 // elsewhere reports whether a definition is certainly of another segment.
 func (w *weighing) elsewhere(definition string) bool {
 	d := w.known[definition]
-	return d != nil && !w.mine[definition] && (d.OtherSegment(w.Domain) || len(d.Pools) > 0 || d.Fault == "" && len(d.CIDRs) > 0)
+	return d != nil && !w.mine[definition] && (d.otherSegment(w.Domain) || len(d.Pools) > 0 || d.Fault == "" && len(d.CIDRs) > 0)
 }
 
 // believed reports whether a pod has what its status alone says. Of a pod whose node has an agent
@@ -336,7 +336,7 @@ func (w *weighing) used() bool {
 		}
 	}
 	for _, r := range w.Whole.Ranges() {
-		if slices.ContainsFunc(w.at(r.Start, r.End), func(c claim) bool { return c.by == byStatus && w.Gives(c.addr) }) {
+		if slices.ContainsFunc(w.at(r.Start, r.End), func(c claim) bool { return c.by == byStatus && w.gives(c.addr) }) {
 			return true
 		}
 	}

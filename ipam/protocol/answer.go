@@ -284,7 +284,7 @@ func (r *Right) take(o Object) {
 	r.Ceded, r.Taking = union(r.Ceded, o.Ceded), without(union(r.Taking, o.Used), o.Grants)
 }
 
-// cededAs is CededAs for what an answer showed of the lease: if it is true, nothing is to be
+// cededAs is cededAsListed for what an answer showed of the lease: if it is true, nothing is to be
 // written.
 func (r LeaseRight) cededAs(o Object) bool {
 	return len(r.Taking) == 0 && slices.Equal(r.Ceded, o.Ceded)

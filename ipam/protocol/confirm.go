@@ -152,7 +152,7 @@ func ConfirmUse(self Self, e UseEvidence) UseAnswer {
 		return answer(Refused, true, " was deleted")
 	case e.Claim.Deleting:
 		return answer(Refused, false, " is being deleted")
-	case o != nil && o.Node != self.Node && !Siblings(e.Own.Pod, o.Use.Pod, e.Claim):
+	case o != nil && o.Node != self.Node && !siblings(e.Own.Pod, o.Use.Pod, e.Claim):
 		return answer(Refused, false, " is in use by pod %s on node %s, which is not the same workload%s", o.Use.Pod, o.Node, e.Own.Pod.Standoff(o.Use.Pod))
 	case len(e.Claim.IPs) == 0:
 		return answer(Refused, true, " has no addresses")
@@ -234,7 +234,7 @@ func (e UseEvidence) Keeps() bool {
 // otherWorkload reports whether the claim's other use is of a pod that may not share it.
 func (e UseEvidence) otherWorkload() bool {
 	o := e.other()
-	return o != nil && !Siblings(e.Own.Pod, o.Use.Pod, e.Claim)
+	return o != nil && !siblings(e.Own.Pod, o.Use.Pod, e.Claim)
 }
 
 type grantOn struct {
@@ -255,11 +255,11 @@ func grantIn(leases []Lease, a netip.Addr, uid UID) (grantOn, bool) {
 	return grantOn{}, false
 }
 
-// Siblings reports whether two pods on two nodes may use claim c at once, being
+// siblings reports whether two pods on two nodes may use claim c at once, being
 // one workload on the move: the same pod name under one StatefulSet, or under the owner
 // for which the claim was made by that name, or two pods of the VirtualMachineInstance
 // that the claim belongs to. Two replicas are never siblings.
-func Siblings(a, b PodRef, c Claim) bool {
+func siblings(a, b PodRef, c Claim) bool {
 	if a.Namespace != b.Namespace || a.Owner.UID == "" || a.Owner.UID != b.Owner.UID {
 		return false
 	}

@@ -191,10 +191,10 @@ func TestSiblings(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := Siblings(tt.a, tt.b, tt.claim); got != tt.want {
+			if got := siblings(tt.a, tt.b, tt.claim); got != tt.want {
 				t.Errorf("got %v; want %v", got, tt.want)
 			}
-			if got := Siblings(tt.b, tt.a, tt.claim); got != tt.want {
+			if got := siblings(tt.b, tt.a, tt.claim); got != tt.want {
 				t.Errorf("the other way: got %v; want %v", got, tt.want)
 			}
 		})

@@ -113,7 +113,7 @@ func (r Restoration) Reopened(p Pool) bool { return p.Open && p.Epoch > r.Epoch 
 // otherHolder says that the object is another's, or a lost store's again from which r had come:
 // then r is about to be Lost.
 func (h History) RecordBehind(r Right, m Meta, writes int64, otherHolder bool) bool {
-	return h.Restored == nil && r.Phase != Lost && !otherHolder && r.Behind(m, writes)
+	return h.Restored == nil && r.Phase != Lost && !otherHolder && r.behind(m, writes)
 }
 
 // Supplanted reports whether m, another object of the name of r, is older than the last answer
@@ -129,9 +129,9 @@ func (h History) Supplanted(r Right, m Meta, term int64) bool {
 	return n != 0 && n < number(r.Revision)
 }
 
-// Behind reports whether an object, as read live after r was recorded, is of an
+// behind reports whether an object, as read live after r was recorded, is of an
 // earlier state than r.
-func (r Right) Behind(m Meta, writes int64) bool {
+func (r Right) behind(m Meta, writes int64) bool {
 	if r.UID == "" || m.UID != r.UID {
 		return false
 	}

@@ -101,7 +101,7 @@ func TestRightBehind(t *testing.T) {
 		{"an older turn", Meta{UID: "u", Revision: "80"}, 2, true},
 		{"another object", Meta{UID: "v", Revision: "60"}, 1, false},
 	} {
-		if got := r.Behind(tt.m, tt.turn); got != tt.want {
+		if got := r.behind(tt.m, tt.turn); got != tt.want {
 			t.Errorf("%s: behind is %v; want %v", tt.name, got, tt.want)
 		}
 	}

@@ -127,10 +127,10 @@ func (p Phase) Valid() bool {
 // without those that it takes back.
 func (r LeaseRight) CededNext() []netip.Addr { return without(r.Ceded, r.Taking) }
 
-// CededAs reports whether l, the lease of r, has the same ceded addresses as r. If not, a write of
-// this node is under way, or was lost with the agent that made it. Until that is made again,
-// neither the node nor the cluster gives the addresses that it cedes.
-func (r LeaseRight) CededAs(l Lease) bool {
+// cededAsListed reports whether l, the lease of r, has the same ceded addresses as r. If not, a
+// write of this node is under way, or was lost with the agent that made it. Until that is made
+// again, neither the node nor the cluster gives the addresses that it cedes.
+func (r LeaseRight) cededAsListed(l Lease) bool {
 	return len(r.Taking) == 0 && slices.Equal(r.Ceded, union(l.Ceded, nil))
 }
 
@@ -143,7 +143,7 @@ func (r Right) ListedOtherwise(uid UID, l Lease) bool {
 	case Noted:
 		return uid != "" && uid != r.UID
 	case Held, Lost:
-		return uid != r.UID || r.Kind == RightLease && !r.CededAs(l)
+		return uid != r.UID || r.Kind == RightLease && !r.cededAsListed(l)
 	case Releasing, Frozen: // Releasing is rechecked until it is gone, Frozen is not
 	}
 	return false

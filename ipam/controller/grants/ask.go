@@ -43,7 +43,7 @@ type Source struct {
 	// Addr, if valid, is the only address that is wanted. It need not be ordinary.
 	Addr netip.Addr
 
-	search string // View as text, once the ask is in the Book
+	search string // View as text, once the ask is in the book
 }
 
 // key identifies a. A claim, a request and a reservation have one ask each. A pod of another IPAM
@@ -192,7 +192,7 @@ func (w want) fits(h Held) bool {
 func (w want) fitsWithin(h Held) bool { return w.fits(h) && w.view.Contains(h.Grant.Addr) }
 
 // expand returns what a wants, one element for each address.
-func (b *Book) expand(a Ask) ([]want, Problem) {
+func (b *book) expand(a Ask) ([]want, Problem) {
 	var wants []want
 	for _, f := range allocator.Families() {
 		for i, src := range a.From {

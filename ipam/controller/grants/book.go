@@ -9,13 +9,13 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// A Book is what the broker knows: every pool, every lease, every grant, which
+// A book is what the broker knows: every pool, every lease, every grant, which
 // addresses are free and the cluster's to give, and which holders have been asked
 // to cede some. It does no I/O. Its methods must not be called concurrently.
 //
 // It is told what was seen of the cluster, in any order and more than once, and
 // keeps the newest of each object. It may be behind; it is never ahead.
-type Book struct {
+type book struct {
 	now   func() time.Time
 	pools map[protocol.PoolName]*pool
 	held  map[holding][]Held
@@ -100,7 +100,7 @@ type lease struct {
 	// writing are the grantees, without their UIDs, to which a write that is under way grants
 	// something. They are notified when it is over; its answer shows the lease live.
 	writing []protocol.Grantee
-	// liveAt is when the last call began that has shown this lease live, in the Book's count.
+	// liveAt is when the last call began that has shown this lease live, in the book's count.
 	// shownAt is when a call last showed it, by the clock. watched says that a watch has shown
 	// it, too.
 	liveAt  uint64
@@ -121,9 +121,9 @@ type lease struct {
 	asked asked
 }
 
-// NewBook returns an empty Book that reads the time from now.
-func NewBook(now func() time.Time) *Book {
-	return &Book{
+// newBook returns an empty book that reads the time from now.
+func newBook(now func() time.Time) *book {
+	return &book{
 		now:     now,
 		pools:   map[protocol.PoolName]*pool{},
 		held:    map[holding][]Held{},
@@ -139,7 +139,7 @@ func NewBook(now func() time.Time) *Book {
 }
 
 // pool returns the pool of that name, which it makes if it is new.
-func (b *Book) pool(name protocol.PoolName) *pool {
+func (b *book) pool(name protocol.PoolName) *pool {
 	p := b.pools[name]
 	if p == nil {
 		p = &pool{
@@ -153,14 +153,14 @@ func (b *Book) pool(name protocol.PoolName) *pool {
 
 // forgetUnseen forgets a pool of which only the name is known, once no ask waits for it: asks may
 // name any number of pools that do not exist.
-func (b *Book) forgetUnseen(p *pool) {
+func (b *book) forgetUnseen(p *pool) {
 	if p.state.Revision == "" && p.state.UID == "" && len(p.leases)+len(p.waiting) == 0 && b.pools[p.name] == p {
 		delete(b.pools, p.name)
 	}
 }
 
-// SetPool tells what was seen of a pool. It reports whether that is news.
-func (b *Book) SetPool(s PoolState) bool {
+// setPool tells what was seen of a pool. It reports whether that is news.
+func (b *book) setPool(s PoolState) bool {
 	p := b.pool(protocol.PoolName(s.Name))
 	old := p.state
 	if newer(old.Revision, s.Revision) || s.Revision == old.Revision && s.Generation == old.Generation && !p.ahead {
@@ -187,7 +187,7 @@ func (b *Book) SetPool(s PoolState) bool {
 // until then a closed pool would be tried again and again. known is the UID that the pool had when
 // the read began. there says whether the read found a pool: if it did not, the pool may have been
 // made again since.
-func (b *Book) correct(name protocol.PoolName, known protocol.UID, live protocol.Pool, there bool) {
+func (b *book) correct(name protocol.PoolName, known protocol.UID, live protocol.Pool, there bool) {
 	p := b.pool(name)
 	switch {
 	case !there && p.state.UID == known, there && live.UID != p.state.UID && newer(live.Revision, p.state.Revision):
@@ -199,8 +199,8 @@ func (b *Book) correct(name protocol.PoolName, known protocol.UID, live protocol
 	}
 }
 
-// DropPool tells that the pool of that name and UID is gone.
-func (b *Book) DropPool(name protocol.PoolName, uid protocol.UID) {
+// dropPool tells that the pool of that name and UID is gone.
+func (b *book) dropPool(name protocol.PoolName, uid protocol.UID) {
 	p := b.pools[name]
 	if p == nil || p.state.UID != uid {
 		return
@@ -214,15 +214,15 @@ func (b *Book) DropPool(name protocol.PoolName, uid protocol.UID) {
 	b.wake(p)
 }
 
-// Begin returns the time, in the Book's own count, at which a call begins.
-func (b *Book) Begin() uint64 {
+// begin returns the time, in the book's own count, at which a call begins.
+func (b *book) begin() uint64 {
 	b.tick++
 	return b.tick
 }
 
 // Observe takes over what was seen of a lease: live, by a call that began at begun, or on a watch,
 // where begun is 0. It returns, without their UIDs, the grantees whose grants have changed.
-func (b *Book) Observe(seen protocol.Lease, begun uint64) []protocol.Grantee {
+func (b *book) Observe(seen protocol.Lease, begun uint64) []protocol.Grantee {
 	if protocol.LeaseName(seen.Pool, seen.Block) != seen.Name {
 		return nil // not a lease of ours: nothing is granted on it
 	}
@@ -253,9 +253,9 @@ func (b *Book) Observe(seen protocol.Lease, begun uint64) []protocol.Grantee {
 	return changed
 }
 
-// Forget tells that the lease of that name and UID is gone. It returns, without
+// forget tells that the lease of that name and UID is gone. It returns, without
 // their UIDs, the grantees that have lost grants.
-func (b *Book) Forget(name string, uid protocol.UID) []protocol.Grantee {
+func (b *book) forget(name string, uid protocol.UID) []protocol.Grantee {
 	p, l := b.lease(name)
 	if l == nil || l.UID != uid {
 		return nil
@@ -264,7 +264,7 @@ func (b *Book) Forget(name string, uid protocol.UID) []protocol.Grantee {
 }
 
 // lease returns the lease of that name, or nil.
-func (b *Book) lease(name string) (*pool, *lease) {
+func (b *book) lease(name string) (*pool, *lease) {
 	pn, block, err := protocol.ParseLeaseName(name)
 	if err != nil || b.pools[pn] == nil {
 		return nil, nil
@@ -273,7 +273,7 @@ func (b *Book) lease(name string) (*pool, *lease) {
 }
 
 // drop removes l, which leaves its block to others.
-func (b *Book) drop(p *pool, l *lease) []protocol.Grantee {
+func (b *book) drop(p *pool, l *lease) []protocol.Grantee {
 	changed := b.index(l.Lease, protocol.Lease{})
 	b.cancel(l)
 	p.discard(l)
@@ -282,7 +282,7 @@ func (b *Book) drop(p *pool, l *lease) []protocol.Grantee {
 }
 
 // wake has everything that waits for p tried again, in the next round.
-func (b *Book) wake(p *pool) {
+func (b *book) wake(p *pool) {
 	if !p.woken {
 		p.woken = true
 		b.woken = append(b.woken, p)

@@ -16,27 +16,27 @@ import (
 func TestStamp(t *testing.T) {
 	tests := []struct {
 		name  string
-		shows func(b *Book, l protocol.Lease, before uint64)
+		shows func(b *book, l protocol.Lease, before uint64)
 		want  protocol.Revision
 	}{
-		{"by a watch", func(b *Book, l protocol.Lease, _ uint64) { b.Observe(l, 0) }, ""},
-		{"by a call that was under way", func(b *Book, l protocol.Lease, before uint64) { b.Observe(l, before) }, ""},
-		{"by a call since", func(b *Book, l protocol.Lease, _ uint64) { b.Observe(l, b.Begin()) }, "7"},
-		{"by a watch, and then by a call", func(b *Book, l protocol.Lease, _ uint64) {
+		{"by a watch", func(b *book, l protocol.Lease, _ uint64) { b.Observe(l, 0) }, ""},
+		{"by a call that was under way", func(b *book, l protocol.Lease, before uint64) { b.Observe(l, before) }, ""},
+		{"by a call since", func(b *book, l protocol.Lease, _ uint64) { b.Observe(l, b.begin()) }, "7"},
+		{"by a watch, and then by a call", func(b *book, l protocol.Lease, _ uint64) {
 			b.Observe(l, 0)
-			b.Observe(l, b.Begin())
+			b.Observe(l, b.begin())
 		}, "7"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := NewBook(time.Now)
+			b := newBook(time.Now)
 			pool := lan(t, "lan", "10.0.0.0/24")
 			pool.Revision = "1"
-			b.SetPool(pool)
-			before := b.Begin()
+			b.setPool(pool)
+			before := b.begin()
 			a := ask("a", "lan")
 			a.Stamp = "7"
-			if got := b.Ask(a, never); len(got.Granted) > 0 {
+			if got := b.ask(a, never); len(got.Granted) > 0 {
 				t.Fatalf("granted %v without a lease", got.Granted)
 			}
 			block := netip.MustParsePrefix("10.0.0.5/32")
@@ -45,11 +45,11 @@ func TestStamp(t *testing.T) {
 				Pool: "lan", PoolUID: pool.UID, Block: block, Holder: protocol.Holder{Cluster: true},
 				Grants: []protocol.Grant{{Addr: block.Addr(), To: a.To}},
 			}, before)
-			if got := b.Ask(a, never); len(got.Granted) != 1 || got.Stamp != tt.want {
+			if got := b.ask(a, never); len(got.Granted) != 1 || got.Stamp != tt.want {
 				t.Errorf("granted %v with stamp %q; want one address with stamp %q", got.Granted, got.Stamp, tt.want)
 			}
-			b.Withdraw(a.To.UID)
-			if got := b.Ask(a, never); len(got.Granted) != 1 || got.Stamp != "" {
+			b.withdraw(a.To.UID)
+			if got := b.ask(a, never); len(got.Granted) != 1 || got.Stamp != "" {
 				t.Errorf("asked anew: granted %v with stamp %q; want one address without", got.Granted, got.Stamp)
 			}
 		})
@@ -59,7 +59,7 @@ func TestStamp(t *testing.T) {
 // TestBlockSizeOfTheBook: blocks of two sizes are never open at once, in whatever
 // order the news comes.
 func TestBlockSizeOfTheBook(t *testing.T) {
-	b := NewBook(time.Now)
+	b := newBook(time.Now)
 	lease := func(cidr, revision string) protocol.Lease {
 		block := netip.MustParsePrefix(cidr)
 		return protocol.Lease{
@@ -72,7 +72,7 @@ func TestBlockSizeOfTheBook(t *testing.T) {
 	pool := lan(t, "lan", "10.0.0.0/24")
 	for i, bits := range []int{32, 30, 32} {
 		pool.Bits4, pool.Revision, pool.Generation = bits, protocol.Revision([]string{"3", "4", "5"}[i]), int64(i+1)
-		b.SetPool(pool)
+		b.setPool(pool)
 		for block, l := range b.pools["lan"].leases {
 			if l.open != (block.Bits() == bits) {
 				t.Errorf("blocks of /%d: %v open: %v", bits, block, l.open)
@@ -82,7 +82,7 @@ func TestBlockSizeOfTheBook(t *testing.T) {
 	if idle := b.idle(time.Now(), time.Minute, 10); len(idle) != 1 || idle[0].Name != "lan.0a000000.30" {
 		t.Errorf("to be given back: %v; want the lease of another size", idle)
 	}
-	b.DropPool("lan", "p-lan")
+	b.dropPool("lan", "p-lan")
 	for block, l := range b.pools["lan"].leases {
 		if l.open {
 			t.Errorf("%v is open without a pool", block)
@@ -94,10 +94,10 @@ func TestBlockSizeOfTheBook(t *testing.T) {
 // put back what they hold: one of them may hold the block since it was given back, and
 // waits for it no longer than the pool is closed. One with a grant stays.
 func TestIdleWhileRestored(t *testing.T) {
-	b := NewBook(time.Now)
+	b := newBook(time.Now)
 	pool := lan(t, "lan", "10.0.0.0/24")
 	pool.Revision, pool.Open = "1", true
-	b.SetPool(pool)
+	b.setPool(pool)
 	empty, granted := netip.MustParsePrefix("10.0.0.4/32"), netip.MustParsePrefix("10.0.0.5/32")
 	l := protocol.Lease{
 		Meta:     protocol.Meta{Name: protocol.LeaseName("lan", empty), UID: "l1", Revision: "2"},
@@ -112,7 +112,7 @@ func TestIdleWhileRestored(t *testing.T) {
 		t.Fatalf("%v is to be given back at once, though the pool is open", idle)
 	}
 	pool.Revision, pool.Open, pool.Restored = "4", false, true
-	b.SetPool(pool)
+	b.setPool(pool)
 	if idle := b.idle(now, time.Minute, 10); len(idle) != 1 || idle[0].UID != "l1" {
 		t.Errorf("to be given back: %v; want the empty lease alone", idle)
 	}
@@ -122,10 +122,10 @@ func TestIdleWhileRestored(t *testing.T) {
 // one step. A book that gave its space back by the new grants would contradict it,
 // and take the controller down.
 func TestChangeWhileClosing(t *testing.T) {
-	b := NewBook(time.Now)
+	b := newBook(time.Now)
 	pool := lan(t, "lan", "10.0.0.0/24")
 	pool.Revision = "1"
-	b.SetPool(pool)
+	b.setPool(pool)
 	block := netip.MustParsePrefix("10.0.0.5/32")
 	l := protocol.Lease{
 		Meta: protocol.Meta{Name: protocol.LeaseName("lan", block), UID: "l1", Revision: "2"}, Protocol: protocol.Version,
@@ -139,7 +139,7 @@ func TestChangeWhileClosing(t *testing.T) {
 	full := l.Clone()
 	full.Revision, full.UID = "4", "l2"
 	b.Observe(full, 0)
-	if held := b.Held("u-a"); len(held) != 1 {
+	if held := b.heldBy("u-a"); len(held) != 1 {
 		t.Errorf("got %v; want the grant on the second lease", held)
 	}
 }
@@ -148,27 +148,27 @@ func TestChangeWhileClosing(t *testing.T) {
 // when the watch shows it: with the rest of what there is to know of it, and for asks
 // that have come to wait since.
 func TestPoolSeenLiveFirst(t *testing.T) {
-	b := NewBook(time.Now)
+	b := newBook(time.Now)
 	pool := lan(t, "lan", "10.0.0.0/24")
 	pool.Revision = "1"
-	b.SetPool(pool)
+	b.setPool(pool)
 	now := pool
 	now.Revision, now.Open = "2", false
 	b.correct("lan", pool.UID, now.Pool, true)
-	b.Ask(ask("a", "lan"), never)
+	b.ask(ask("a", "lan"), never)
 	r := b.plan(b.take(1, time.Now()), nil, time.Now())
 	b.finish(r, time.Now())
-	if got := b.Ask(ask("a", "lan"), never); got.Problem.Reason != PoolNotReady || b.pending() {
+	if got := b.ask(ask("a", "lan"), never); got.Problem.Reason != PoolNotReady || b.pending() {
 		t.Fatalf("problem %v, ready %v; want %v and an ask that waits", got.Problem.Reason, b.pending(), PoolNotReady)
 	}
 	now.Restored = true
-	if !b.SetPool(now) || !b.pools["lan"].state.Restored {
+	if !b.setPool(now) || !b.pools["lan"].state.Restored {
 		t.Error("that the API server's data went back in time is not noticed")
 	}
 	if !b.pending() {
 		t.Error("the ask that waits is not tried again")
 	}
-	if b.SetPool(now) {
+	if b.setPool(now) {
 		t.Error("the same a second time is news")
 	}
 }
@@ -188,12 +188,12 @@ func TestLateAnswerAboutAPool(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := NewBook(time.Now)
-			b.SetPool(old)
-			b.DropPool("lan", old.UID)
+			b := newBook(time.Now)
+			b.setPool(old)
+			b.dropPool("lan", old.UID)
 			again := old
 			again.UID, again.Revision = "p-again", "3"
-			b.SetPool(again)
+			b.setPool(again)
 			b.correct("lan", old.UID, tt.live, tt.there)
 			if !b.pools["lan"].state.Open {
 				t.Error("the book has the pool closed")
@@ -208,23 +208,23 @@ func TestLateAnswerAboutAPool(t *testing.T) {
 // get the other, and so on for ever.
 func TestAskWhileItIsTriedAgain(t *testing.T) {
 	now := time.Now()
-	b := NewBook(time.Now)
+	b := newBook(time.Now)
 	closed := lan(t, "lan", "10.0.0.0/24")
 	closed.Revision, closed.Open = "1", false
-	b.SetPool(closed)
+	b.setPool(closed)
 	a := ask("a", "lan")
 	try := func() (told bool) {
 		return len(b.plan(b.take(10, now), nil, now).news) > 0
 	}
-	b.Ask(a, never)
+	b.ask(a, never)
 	if told := try(); !told {
 		t.Fatal("the grantee has not been told that the pool is closed")
 	}
-	if got := b.Ask(a, never).Problem.Reason; got != PoolNotReady {
+	if got := b.ask(a, never).Problem.Reason; got != PoolNotReady {
 		t.Fatalf("the problem is %v; want %v", got, PoolNotReady)
 	}
 	b.wake(b.pool("lan"))
-	if got := b.Ask(a, never).Problem; got != (Problem{}) {
+	if got := b.ask(a, never).Problem; got != (Problem{}) {
 		t.Errorf("about to be tried again, the problem is %v; want none", got)
 	}
 	if told := try(); !told {
@@ -276,10 +276,10 @@ func TestEditedWhileLeasing(t *testing.T) {
 // also on a lease that is the cluster's already, and also where a live read has shown
 // first that the controller has seen it: what is withheld since comes with the watch.
 func TestEditedPool(t *testing.T) {
-	b := NewBook(time.Now)
+	b := newBook(time.Now)
 	pool := lan(t, "lan", "10.0.0.0/30")
 	pool.Revision = "1"
-	b.SetPool(pool)
+	b.setPool(pool)
 	edited := lan(t, "lan", "10.0.0.0/24")
 	edited.Revision, edited.Generation, edited.Edited = "2", 2, true
 	asked := func(want Reason) {
@@ -290,14 +290,14 @@ func TestEditedPool(t *testing.T) {
 		}
 	}
 	asked(NoProblem)
-	b.SetPool(edited)
+	b.setPool(edited)
 	asked(PoolNotReady)
 	accepted := edited.Pool
 	accepted.Revision, accepted.Edited = "3", false
 	b.correct("lan", edited.UID, accepted, true)
 	asked(PoolNotReady)
 	edited.Pool, edited.Unpooled, edited.Shape = accepted, "10.0.0.3-10.0.0.254", pool.Shape
-	b.SetPool(edited)
+	b.setPool(edited)
 	asked(NoProblem)
 }
 
@@ -318,13 +318,13 @@ func TestObstaclesAreOfOneAddress(t *testing.T) {
 // Who asks for addresses of pools that are not there, or makes leases of such, leaves nothing in
 // the book once he has gone: any name can be made up.
 func TestForgetsPoolsThatWereNeverThere(t *testing.T) {
-	b := NewBook(time.Now)
-	b.Ask(ask("a", "made-up"), never)
+	b := newBook(time.Now)
+	b.ask(ask("a", "made-up"), never)
 	b.plan(b.take(1, time.Now()), nil, time.Now())
 	if b.pools["made-up"] == nil {
 		t.Error("nobody waits for the pool")
 	}
-	b.Withdraw("u-a")
+	b.withdraw("u-a")
 	block := netip.MustParsePrefix("10.0.0.0/28")
 	l := protocol.Lease{Meta: protocol.Meta{Name: protocol.LeaseName("too", block), UID: "l", Revision: "1"}, Pool: "too", Block: block}
 	b.Observe(l, 0)
@@ -332,7 +332,7 @@ func TestForgetsPoolsThatWereNeverThere(t *testing.T) {
 	if b.pools["too"] == nil {
 		t.Error("the lease is not known")
 	}
-	b.Forget(l.Name, l.UID)
+	b.forget(l.Name, l.UID)
 	b.take(1, time.Now())
 	if len(b.pools) > 0 {
 		t.Errorf("pools are left: %d", len(b.pools))

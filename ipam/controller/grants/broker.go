@@ -67,8 +67,8 @@ func DefaultConfig() Config {
 	return Config{IdleAfter: time.Minute, Calls: 64, RoundSize: 1024, ID: rand.Text(), Now: time.Now}
 }
 
-// Validate reports every fault of c.
-func (c Config) Validate() error {
+// validate reports every fault of c.
+func (c Config) validate() error {
 	var errs []error
 	if c.IdleAfter <= 0 {
 		errs = append(errs, fmt.Errorf("IdleAfter is %v, must be positive", c.IdleAfter))
@@ -100,17 +100,17 @@ type Broker struct {
 	work    chan struct{} // holds a value while there may be something to do
 
 	mu    sync.Mutex
-	book  *Book  // guarded by mu
+	book  *book  // guarded by mu
 	jobs  []*job // guarded by mu
 	sweep bool   // guarded by mu: leases may have to be given back at once
 }
 
 // New returns a Broker.
 func New(cfg Config, cluster Cluster, notify Notify, m *Metrics, log *slog.Logger) (*Broker, error) {
-	if err := cfg.Validate(); err != nil {
+	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("broker: %w", err)
 	}
-	book := NewBook(cfg.Now)
+	book := newBook(cfg.Now)
 	book.id = cfg.ID
 	return &Broker{
 		cfg: cfg, cluster: cluster, notify: notify, log: log, metrics: m,
@@ -121,7 +121,7 @@ func New(cfg Config, cluster Cluster, notify Notify, m *Metrics, log *slog.Logge
 // SetPool tells what was seen of a pool.
 func (b *Broker) SetPool(s PoolState) {
 	b.mu.Lock()
-	news := b.book.SetPool(s)
+	news := b.book.setPool(s)
 	b.sweep = b.sweep || news && (s.Deleting || s.Scarce || s.Restored)
 	b.mu.Unlock()
 	if news {
@@ -132,7 +132,7 @@ func (b *Broker) SetPool(s PoolState) {
 // DropPool tells that a pool is gone.
 func (b *Broker) DropPool(name protocol.PoolName, uid protocol.UID) {
 	b.mu.Lock()
-	b.book.DropPool(name, uid)
+	b.book.dropPool(name, uid)
 	b.mu.Unlock()
 	b.signal()
 }
@@ -144,7 +144,7 @@ func (b *Broker) Observe(l protocol.Lease) { b.observe(l, 0) }
 func (b *Broker) begin() uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.book.Begin()
+	return b.book.begin()
 }
 
 func (b *Broker) observe(l protocol.Lease, begun uint64) {
@@ -158,7 +158,7 @@ func (b *Broker) observe(l protocol.Lease, begun uint64) {
 // Forget tells that a lease is gone.
 func (b *Broker) Forget(name string, uid protocol.UID) {
 	b.mu.Lock()
-	changed := b.book.Forget(name, uid)
+	changed := b.book.forget(name, uid)
 	b.mu.Unlock()
 	b.notifyGrantees(changed)
 	b.signal()
@@ -170,7 +170,7 @@ func (b *Broker) Ask(a Ask) Answer { return b.ask(a, never) }
 
 func (b *Broker) ask(a Ask, read uint64) Answer {
 	b.mu.Lock()
-	answer := b.book.Ask(a, read)
+	answer := b.book.ask(a, read)
 	pending := b.book.pending()
 	b.mu.Unlock()
 	if pending {
@@ -218,7 +218,7 @@ func (b *Broker) WithdrawKept(pool protocol.PoolName, pod protocol.UID, addr net
 // Withdraw forgets the ask of a grantee, and its answer. What has been granted stays.
 func (b *Broker) Withdraw(uid protocol.UID) {
 	b.mu.Lock()
-	b.book.Withdraw(uid)
+	b.book.withdraw(uid)
 	starving := b.book.takeChanged()
 	b.mu.Unlock()
 	b.notifyPools(starving)
@@ -238,7 +238,7 @@ func (b *Broker) Starving(pool protocol.PoolName) bool {
 func (b *Broker) Held(uid protocol.UID) []Held {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return slices.Clone(b.book.Held(uid))
+	return slices.Clone(b.book.heldBy(uid))
 }
 
 // Known returns the UIDs that have grants or an ask under a claim's name.

@@ -99,7 +99,7 @@ type seenLease struct {
 
 // unconfirmed returns the leases of a pool that are not confirmed and that no write of but is for,
 // as they are now.
-func (b *Book) unconfirmed(name protocol.PoolName, but []*write) []seenLease {
+func (b *book) unconfirmed(name protocol.PoolName, but []*write) []seenLease {
 	written := map[*lease]bool{}
 	for _, wr := range but {
 		written[wr.lease] = true
@@ -115,7 +115,7 @@ func (b *Book) unconfirmed(name protocol.PoolName, but []*write) []seenLease {
 
 // confirm confirms these leases by a pool that was read live, with outcome out, after they were
 // seen. So one read confirms all of them, also those on which nothing is granted yet.
-func (b *Book) confirm(name protocol.PoolName, leases []seenLease, live protocol.Pool, out protocol.Outcome) {
+func (b *book) confirm(name protocol.PoolName, leases []seenLease, live protocol.Pool, out protocol.Outcome) {
 	if live.Generation > 0 && live.Generation != b.pool(name).state.Generation {
 		return
 	}

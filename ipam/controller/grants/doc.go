@@ -3,7 +3,7 @@
 // cluster, writes grants on leases, takes grants back, gives idle blocks back to the
 // pool, and asks nodes to cede where there is nothing else.
 //
-//	Ask ---> wait in order of arrival ---> round: plan  (Book, no I/O)
+//	Ask ---> wait in order of arrival ---> round: plan  (book, no I/O)
 //	Mark, Clear, Drop ------------------>         create leases, read their pools live
 //	                                              one update for each lease
 //	                                              one update for each registration with recalls
@@ -13,7 +13,7 @@
 // are under way is the next round. So a hundred claims that come at once are two
 // or three updates, and one claim that comes alone waits for nobody.
 //
-// The [Book] is what the broker knows of pools, leases and grants. It comes from watches, and may
+// The [book] is what the broker knows of pools, leases and grants. It comes from watches, and may
 // lag behind. Every write is a compare-and-swap on UID and resourceVersion, so a plan made on old
 // knowledge fails and is made again. A lease that only a call has shown, and no watch, is read
 // again after ten seconds.

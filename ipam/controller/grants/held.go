@@ -25,7 +25,7 @@ type Held struct {
 }
 
 // index replaces old's grants by next's, and returns the grantees that differ.
-func (b *Book) index(old, next protocol.Lease) []protocol.Grantee {
+func (b *book) index(old, next protocol.Lease) []protocol.Grantee {
 	was, is := old.Grants, next.Grants
 	for len(was) > 0 && len(is) > 0 && was[0] == is[0] {
 		was, is = was[1:], is[1:] // most writes add to the end
@@ -56,7 +56,7 @@ type holding struct {
 
 func holdingOf(g protocol.Grantee) holding { return holding{g.UID, g.Kind == protocol.GranteePod} }
 
-func (b *Book) addHeld(h Held) {
+func (b *book) addHeld(h Held) {
 	of := holdingOf(h.Grant.To)
 	if name := nameOf(h.Grant.To); len(b.held[of]) == 0 {
 		b.names[name] = append(b.names[name], of.uid)
@@ -64,7 +64,7 @@ func (b *Book) addHeld(h Held) {
 	b.held[of] = append(b.held[of], h)
 }
 
-func (b *Book) removeHeld(gone Held) {
+func (b *book) removeHeld(gone Held) {
 	of := holdingOf(gone.Grant.To)
 	rest := slices.DeleteFunc(b.held[of], func(h Held) bool { return h == gone })
 	if len(rest) > 0 {
@@ -88,7 +88,7 @@ func nameOf(g protocol.Grantee) protocol.Grantee {
 }
 
 // kept returns what is kept for pods of other IPAMs, by pool and address.
-func (b *Book) kept() []Held {
+func (b *book) kept() []Held {
 	var all []Held
 	for name, uids := range b.names {
 		if name.Kind != protocol.GranteePod {
@@ -104,13 +104,13 @@ func (b *Book) kept() []Held {
 	return all
 }
 
-// Held returns the grants to a claim, sub-lease or reservation of that UID. The caller must not
+// heldBy returns the grants to a claim, sub-lease or reservation of that UID. The caller must not
 // change them.
-func (b *Book) Held(uid protocol.UID) []Held { return b.held[holding{uid: uid}] }
+func (b *book) heldBy(uid protocol.UID) []Held { return b.held[holding{uid: uid}] }
 
 // known returns the UIDs that have grants under a name, and those of the asks that
 // wait under it.
-func (b *Book) known(name protocol.Grantee) []protocol.UID {
+func (b *book) known(name protocol.Grantee) []protocol.UID {
 	uids := slices.Clone(b.names[name])
 	for _, uid := range b.queue.byName[name] {
 		if !slices.Contains(uids, uid) {
@@ -121,7 +121,7 @@ func (b *Book) known(name protocol.Grantee) []protocol.UID {
 }
 
 // granteesOfKind returns the grantees of a kind that grants name, without their UIDs, sorted.
-func (b *Book) granteesOfKind(kind protocol.GranteeKind) []protocol.Grantee {
+func (b *book) granteesOfKind(kind protocol.GranteeKind) []protocol.Grantee {
 	var names []protocol.Grantee
 	for name := range b.names {
 		if name.Kind == kind {

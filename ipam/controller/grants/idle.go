@@ -47,7 +47,7 @@ func (b *Broker) verifyUnwatched(ctx context.Context) {
 
 // unwatched returns the names of at most n leases that only calls have shown, the last of them
 // unwatchedFor ago or longer.
-func (b *Book) unwatched(now time.Time, n int) []string {
+func (b *book) unwatched(now time.Time, n int) []string {
 	var names []string
 	for _, p := range b.pools {
 		for _, l := range p.leases {
@@ -61,7 +61,7 @@ func (b *Book) unwatched(now time.Time, n int) []string {
 }
 
 // idle returns at most n leases that are to be given back, and closes their blocks.
-func (b *Book) idle(now time.Time, after time.Duration, n int) []protocol.Meta {
+func (b *book) idle(now time.Time, after time.Duration, n int) []protocol.Meta {
 	var out []protocol.Meta
 	for _, p := range b.pools {
 		for _, l := range p.leases {
@@ -131,7 +131,7 @@ func (b *Broker) release(ctx context.Context, m protocol.Meta) {
 }
 
 // keep notes that a lease is not given back after all.
-func (b *Book) keep(m protocol.Meta) {
+func (b *book) keep(m protocol.Meta) {
 	if p, l := b.lease(m.Name); l != nil && l.UID == m.UID {
 		l.leaving = false
 		if p.settle(l) {

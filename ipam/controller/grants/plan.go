@@ -66,7 +66,7 @@ type part struct {
 }
 
 // plan decides which addresses a round grants, and on which leases. They are reserved until finish.
-func (b *Book) plan(asks []*waiter, jobs []*job, now time.Time) *round {
+func (b *book) plan(asks []*waiter, jobs []*job, now time.Time) *round {
 	r := &round{
 		now: now, jobs: jobs, writes: map[*lease]*write{},
 		exhausted: map[string]bool{}, searches: map[string]*search{}, registrations: b.dueCleanups(now),
@@ -99,7 +99,7 @@ func (b *Book) plan(asks []*waiter, jobs []*job, now time.Time) *round {
 }
 
 // place finds all addresses that w lacks, or none.
-func (b *Book) place(r *round, w *waiter) {
+func (b *book) place(r *round, w *waiter) {
 	wants, bad := b.expand(w.ask)
 	if bad.Reason != NoProblem {
 		b.starve(w, nil)
@@ -148,7 +148,7 @@ type attempt struct {
 
 // attempt searches for all addresses that w lacks. It goes on after one that cannot be had, so that
 // the holders of all of them are asked at once.
-func (b *Book) attempt(r *round, w *waiter, wants []want, given []Held) attempt {
+func (b *book) attempt(r *round, w *waiter, wants []want, given []Held) attempt {
 	t := attempt{found: true}
 	for i, want := range wants {
 		if given[i].Block.IsValid() {
@@ -175,7 +175,7 @@ func (b *Book) attempt(r *round, w *waiter, wants []want, given []Held) attempt 
 }
 
 // refuse has w wait for its pools, and tells its grantee if the reason is new.
-func (b *Book) refuse(r *round, w *waiter, bad Problem) {
+func (b *book) refuse(r *round, w *waiter, bad Problem) {
 	b.park(w)
 	if w.blame(bad, r.now) {
 		r.notify(w)
@@ -184,7 +184,7 @@ func (b *Book) refuse(r *round, w *waiter, bad Problem) {
 
 // wait lets w wait for holders that were asked to cede what it wants. A problem that came of
 // their earlier answers stays.
-func (b *Book) wait(w *waiter) {
+func (b *book) wait(w *waiter) {
 	b.park(w)
 	switch w.problem.Reason {
 	case Exhausted, Taken, Silent:
@@ -194,7 +194,7 @@ func (b *Book) wait(w *waiter) {
 }
 
 // settle ends the wait of w: all its addresses are granted.
-func (b *Book) settle(r *round, w *waiter) {
+func (b *book) settle(r *round, w *waiter) {
 	b.end(w)
 	b.queue.settled[w.ask.key()] = w.arrival()
 	r.notify(w)
@@ -276,7 +276,7 @@ func (wr *write) refuse(why string) {
 
 // finish ends the round: reservations go, asks are answered, wait, or are tried
 // again.
-func (b *Book) finish(r *round, now time.Time) {
+func (b *book) finish(r *round, now time.Time) {
 	for _, s := range r.spots {
 		if s.unreserve() {
 			b.wake(s.pool) // somebody else may have been refused for it

@@ -27,7 +27,7 @@ type queue struct {
 	lastRoused uint64
 }
 
-// arrival says that an ask came with that stamp, and when, in the Book's count.
+// arrival says that an ask came with that stamp, and when, in the book's count.
 type arrival struct {
 	stamp protocol.Revision
 	at    uint64
@@ -47,7 +47,7 @@ type waiter struct {
 	owed    bool
 	gone    bool      // has been withdrawn
 	came    time.Time // when it was first asked
-	arrived uint64    // in the Book's count: before any call that began later
+	arrived uint64    // in the book's count: before any call that began later
 
 	starves []*pool // in which it has found no address although every holder was asked
 
@@ -55,10 +55,10 @@ type waiter struct {
 	retry    time.Time // when it is tried again, while it stands in queue.delayed
 }
 
-// Ask says what became of a so far, and puts it into the queue if it is new. It replaces an earlier
+// ask says what became of a so far, and puts it into the queue if it is new. It replaces an earlier
 // ask of the same grantee. Call Withdraw when the answer has been used. read is when the caller
 // began to read a's leases live, or never.
-func (b *Book) Ask(a Ask, read uint64) Answer {
+func (b *book) ask(a Ask, read uint64) Answer {
 	uid := a.key()
 	w := b.queue.asks[uid]
 	if granted, on, ok := b.allGranted(a); ok {
@@ -81,7 +81,7 @@ func (b *Book) Ask(a Ask, read uint64) Answer {
 	case w == nil:
 		a = a.prepare()
 		b.queue.last++
-		w = &waiter{ask: a, seq: b.queue.last, came: b.now(), arrived: b.Begin()}
+		w = &waiter{ask: a, seq: b.queue.last, came: b.now(), arrived: b.begin()}
 		b.queue.asks[uid] = w
 		name := nameOf(a.To)
 		b.queue.byName[name] = append(b.queue.byName[name], uid)
@@ -93,7 +93,7 @@ func (b *Book) Ask(a Ask, read uint64) Answer {
 			w.seq = b.queue.last
 			heap.Init(&b.queue.ready) // it may stand there
 		}
-		w.ask, w.arrived = a.prepare(), b.Begin()
+		w.ask, w.arrived = a.prepare(), b.begin()
 		b.makeReady(w)
 	}
 	if b.triedNext(w) {
@@ -112,7 +112,7 @@ func seenSince(leases []*lease, at uint64) bool {
 }
 
 // triedNext reports whether w is tried in the next round.
-func (b *Book) triedNext(w *waiter) bool {
+func (b *book) triedNext(w *waiter) bool {
 	return w.ready || slices.ContainsFunc(w.ask.From, func(src Source) bool {
 		p := b.pools[src.Pool]
 		if p == nil || !p.woken {
@@ -125,9 +125,9 @@ func (b *Book) triedNext(w *waiter) bool {
 
 func (w *waiter) arrival() arrival { return arrival{w.ask.Stamp, w.arrived} }
 
-// Withdraw forgets the ask of a grantee, if there is one. What has been granted
+// withdraw forgets the ask of a grantee, if there is one. What has been granted
 // stays.
-func (b *Book) Withdraw(uid protocol.UID) {
+func (b *book) withdraw(uid protocol.UID) {
 	delete(b.queue.settled, uid)
 	w := b.queue.asks[uid]
 	if w == nil {
@@ -138,7 +138,7 @@ func (b *Book) Withdraw(uid protocol.UID) {
 }
 
 // end takes w out of the queue. w must not be parked.
-func (b *Book) end(w *waiter) {
+func (b *book) end(w *waiter) {
 	w.gone = true // the heap drops it when it comes up
 	b.starve(w, nil)
 	key, name := w.ask.key(), nameOf(w.ask.To)
@@ -151,7 +151,7 @@ func (b *Book) end(w *waiter) {
 
 // allGranted returns the addresses that a asks for, and the leases on which they are granted. ok
 // is false unless all of them are granted.
-func (b *Book) allGranted(a Ask) (out []Granted, on []*lease, ok bool) {
+func (b *book) allGranted(a Ask) (out []Granted, on []*lease, ok bool) {
 	held := b.held[holdingOf(a.To)]
 	if len(held) == 0 {
 		return nil, nil, false
@@ -175,7 +175,7 @@ func (b *Book) allGranted(a Ask) (out []Granted, on []*lease, ok bool) {
 }
 
 // makeReady has w tried in the next round.
-func (b *Book) makeReady(w *waiter) {
+func (b *book) makeReady(w *waiter) {
 	if !w.ready {
 		w.ready = true
 		heap.Push(&b.queue.ready, w)
@@ -183,13 +183,13 @@ func (b *Book) makeReady(w *waiter) {
 }
 
 // park has w wait until one of its pools changes.
-func (b *Book) park(w *waiter) {
+func (b *book) park(w *waiter) {
 	for _, src := range w.ask.From {
 		b.pool(src.Pool).waiting[w] = struct{}{}
 	}
 }
 
-func (b *Book) unpark(w *waiter) {
+func (b *book) unpark(w *waiter) {
 	for _, src := range w.ask.From {
 		if p := b.pools[src.Pool]; p != nil {
 			delete(p.waiting, w)
@@ -199,7 +199,7 @@ func (b *Book) unpark(w *waiter) {
 }
 
 // delay has w tried again after a pause that grows with its failures.
-func (b *Book) delay(w *waiter, now time.Time) {
+func (b *book) delay(w *waiter, now time.Time) {
 	const first, most = 100 * time.Millisecond, 5 * time.Second
 	w.retry = now.Add(min(first<<min(w.failures, 10), most))
 	w.failures++
@@ -208,7 +208,7 @@ func (b *Book) delay(w *waiter, now time.Time) {
 
 // due returns when there is something to do if nothing happens before: a delayed ask is tried, a
 // recall expires, or a holder may be asked again.
-func (b *Book) due() (at time.Time, ok bool) {
+func (b *book) due() (at time.Time, ok bool) {
 	for _, w := range b.queue.delayed {
 		at = earlier(at, w.retry)
 	}
@@ -232,7 +232,7 @@ func earlier(a, b time.Time) time.Time {
 // take removes up to n asks that are ready from the queue's front. Asks that wait for a changed
 // pool become ready only when all that were ready the last time have been tried. Otherwise many old
 // asks could be tried again and again, and no younger one ever.
-func (b *Book) take(n int, now time.Time) []*waiter {
+func (b *book) take(n int, now time.Time) []*waiter {
 	b.queue.delayed = slices.DeleteFunc(b.queue.delayed, func(w *waiter) bool {
 		if now.Before(w.retry) {
 			return false
@@ -259,7 +259,7 @@ func (b *Book) take(n int, now time.Time) []*waiter {
 }
 
 // rouse makes the asks ready that wait for a pool which has changed.
-func (b *Book) rouse() {
+func (b *book) rouse() {
 	for _, p := range b.woken {
 		p.woken = false
 		for w := range p.waiting {
@@ -272,7 +272,7 @@ func (b *Book) rouse() {
 }
 
 // pending reports whether a round would find an ask to work on.
-func (b *Book) pending() bool {
+func (b *book) pending() bool {
 	if b.queue.ready.Len() > 0 {
 		return true
 	}

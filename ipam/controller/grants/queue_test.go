@@ -172,20 +172,20 @@ func TestStarving(t *testing.T) {
 // the second one asks before it is known that the first has ended: both are known, so that the
 // first can be withdrawn.
 func TestAskOfAnEarlierClaim(t *testing.T) {
-	b := NewBook(time.Now)
+	b := newBook(time.Now)
 	first, second := ask("c", "lan"), ask("c", "lan")
 	second.To.UID = "u-c2"
 	name := nameOf(first.To)
-	b.Ask(first, never)
-	b.Ask(second, never)
+	b.ask(first, never)
+	b.ask(second, never)
 	if got := fmt.Sprint(b.known(name)); got != "[u-c u-c2]" {
 		t.Errorf("known under the name is %s; want both", got)
 	}
-	b.Withdraw(first.To.UID)
+	b.withdraw(first.To.UID)
 	if got := fmt.Sprint(b.known(name)); got != "[u-c2]" {
 		t.Errorf("known without the first is %s; want the second", got)
 	}
-	b.Withdraw(second.To.UID)
+	b.withdraw(second.To.UID)
 	if len(b.queue.byName) > 0 || len(b.queue.asks) > 0 {
 		t.Errorf("%v and %v are left", b.queue.byName, b.queue.asks)
 	}
@@ -194,7 +194,7 @@ func TestAskOfAnEarlierClaim(t *testing.T) {
 // A pod may have the same address in two pools, by networks that are of two segments: neither is in
 // the way of the other.
 func TestOneAddressOfTwoPools(t *testing.T) {
-	b := NewBook(time.Now)
+	b := newBook(time.Now)
 	bar := func(pool protocol.PoolName) Ask {
 		return Ask{
 			To:   protocol.Grantee{Kind: protocol.GranteePod, UID: "p", Namespace: "ns", Name: "p", Node: "n1"},
@@ -202,8 +202,8 @@ func TestOneAddressOfTwoPools(t *testing.T) {
 		}
 	}
 	for range 2 {
-		b.Ask(bar("a"), never)
-		b.Ask(bar("b"), never)
+		b.ask(bar("a"), never)
+		b.ask(bar("b"), never)
 	}
 	var tried []protocol.PoolName
 	for _, w := range b.take(10, time.Now()) {
@@ -213,7 +213,7 @@ func TestOneAddressOfTwoPools(t *testing.T) {
 	if want := []protocol.PoolName{"a", "b"}; !slices.Equal(tried, want) {
 		t.Errorf("tried are %v; want %v", tried, want)
 	}
-	b.Withdraw(bar("b").key())
+	b.withdraw(bar("b").key())
 	if b.queue.asks[bar("a").key()] == nil || b.queue.asks[bar("b").key()] != nil {
 		t.Error("of b is withdrawn what is asked of a")
 	}
@@ -221,11 +221,11 @@ func TestOneAddressOfTwoPools(t *testing.T) {
 
 // However many asks wait in vain, and however often they are tried again, each has its turn.
 func TestEachAskHasItsTurn(t *testing.T) {
-	b := NewBook(time.Now)
+	b := newBook(time.Now)
 	for i := range 50 {
-		b.Ask(ask(strconv.Itoa(i), "lan"), never)
+		b.ask(ask(strconv.Itoa(i), "lan"), never)
 	}
-	b.Ask(ask("last", "lan"), never)
+	b.ask(ask("last", "lan"), never)
 	for range 20 {
 		for _, w := range b.take(10, time.Now()) {
 			if w.ask.To.Name == "last" {

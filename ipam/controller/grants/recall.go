@@ -44,7 +44,7 @@ type recall struct {
 	view allocator.View // what is recalled
 	// named are the addresses that are recalled by their names; none where all of view will do.
 	named []netip.Addr
-	tick  uint64 // when it was made, in the Book's count
+	tick  uint64 // when it was made, in the book's count
 	// until is when the holder counts as silent; zero while the recall is not on
 	// the registration.
 	until time.Time
@@ -75,7 +75,7 @@ func (h *holder) due() (at time.Time) {
 // askHolder asks the holder of l to cede w's one address. If the holder has answered since the ask
 // by came, and did not cede it, the address counts as taken. An address that is to be kept for a
 // pod of another IPAM is asked for less often: there may be any number of them.
-func (b *Book) askHolder(r *round, by *waiter, w want, l *lease) Problem {
+func (b *book) askHolder(r *round, by *waiter, w want, l *lease) Problem {
 	p, h := w.pool, b.holders[l.Holder.Node]
 	counts := backoff
 	if w.keeps {
@@ -137,7 +137,7 @@ func (w want) silentProblem(l *lease, again time.Time) Problem {
 }
 
 // recall has r ask the holder of l for what it can cede within v.
-func (b *Book) recall(r *round, p *pool, l *lease, v allocator.View) *recall {
+func (b *book) recall(r *round, p *pool, l *lease, v allocator.View) *recall {
 	var block netipx.IPSetBuilder
 	block.AddPrefix(l.Block)
 	set, err := block.IPSet()
@@ -148,7 +148,7 @@ func (b *Book) recall(r *round, p *pool, l *lease, v allocator.View) *recall {
 			ID: protocol.RecallID(r.now, b.id, b.recalls), Lease: l.Name,
 			Ranges: strings.Split(v.Intersect(allocator.NewView(set)).String(), ","),
 		},
-		node: l.Holder.Node, pool: p, on: l, view: v, tick: b.Begin(),
+		node: l.Holder.Node, pool: p, on: l, view: v, tick: b.begin(),
 	}
 	l.asked.under, l.asked.last = rec, r.now
 	h := b.holders[rec.node]
@@ -162,7 +162,7 @@ func (b *Book) recall(r *round, p *pool, l *lease, v allocator.View) *recall {
 }
 
 // hear takes up what the change from old to l says of the recall that is under way for the lease.
-func (b *Book) hear(p *pool, l *lease, old protocol.Lease) {
+func (b *book) hear(p *pool, l *lease, old protocol.Lease) {
 	if l.UID == old.UID && slices.ContainsFunc(l.Ceded, func(a netip.Addr) bool { return !slices.Contains(old.Ceded, a) }) {
 		b.noteCeded(l)
 	}
@@ -187,7 +187,7 @@ func (b *Book) hear(p *pool, l *lease, old protocol.Lease) {
 // noteCeded notes that the holder of l has ceded some of it, so that it need not be recalled. A
 // holder that cedes unasked cedes all that is free, and whatever comes free later. A holder that
 // was asked for a part cedes what is free of that part.
-func (b *Book) noteCeded(l *lease) {
+func (b *book) noteCeded(l *lease) {
 	b.noteResponsive(l)
 	under := l.asked.under
 	if rec := cmp.Or(under, l.asked.overdue); rec != nil && len(rec.named) > 0 || under != nil && !under.view.IsAll() {
@@ -200,7 +200,7 @@ func (b *Book) noteCeded(l *lease) {
 
 // noteResponsive notes that the holder of l does what it was asked for, perhaps late: it is
 // neither unanswering nor silent.
-func (b *Book) noteResponsive(l *lease) {
+func (b *book) noteResponsive(l *lease) {
 	l.asked.unanswering = false
 	if h := b.holders[l.Holder.Node]; h != nil {
 		h.silent = false
@@ -209,7 +209,7 @@ func (b *Book) noteResponsive(l *lease) {
 
 // endAnswered ends a recall that the holder has answered. What the holder ceded is in the lease
 // already: it writes that first.
-func (b *Book) endAnswered(rec *recall) {
+func (b *book) endAnswered(rec *recall) {
 	now, l := b.now(), rec.on
 	l.asked.noteAnswer(rec, now)
 	after := func(inVain int) time.Time { return now.Add(min(backoff<<min(inVain, 8), backoffMax)) }
@@ -232,7 +232,7 @@ func (b *Book) endAnswered(rec *recall) {
 
 // noteLateAnswer notes an answer to a recall that was given up. An ask for an address by its name
 // then gets the answer that the address is in use, not that its holder is silent.
-func (b *Book) noteLateAnswer(rec *recall) {
+func (b *book) noteLateAnswer(rec *recall) {
 	rec.on.asked.overdue = nil
 	rec.on.asked.noteAnswer(rec, b.now())
 	if len(rec.named) > 0 {
@@ -244,13 +244,13 @@ func (b *Book) noteLateAnswer(rec *recall) {
 
 // endUnanswered ends a recall that the holder did not get, or did not answer in time. The lease is
 // not recalled again within backoff.
-func (b *Book) endUnanswered(rec *recall, backoff time.Duration) *holder {
+func (b *book) endUnanswered(rec *recall, backoff time.Duration) *holder {
 	rec.on.asked.unanswering, rec.on.asked.again, rec.on.asked.overdue = true, b.now().Add(backoff), rec
 	return b.endRecall(rec)
 }
 
 // cancel ends the recall of a lease that is not the holder's any more.
-func (b *Book) cancel(l *lease) {
+func (b *book) cancel(l *lease) {
 	if l.asked.under != nil {
 		b.endRecall(l.asked.under)
 	}
@@ -258,7 +258,7 @@ func (b *Book) cancel(l *lease) {
 }
 
 // endRecall ends a recall, and has the asks that wait for its pool tried again.
-func (b *Book) endRecall(rec *recall) *holder {
+func (b *book) endRecall(rec *recall) *holder {
 	rec.on.asked.under = nil
 	h := b.holders[rec.node]
 	h.under = slices.DeleteFunc(h.under, func(r *recall) bool { return r == rec })
@@ -269,7 +269,7 @@ func (b *Book) endRecall(rec *recall) *holder {
 
 // expire ends recalls that have not been answered in time. It has asks tried again when a holder
 // may be asked again.
-func (b *Book) expire(now time.Time) {
+func (b *book) expire(now time.Time) {
 	for _, h := range b.holders {
 		for _, rec := range slices.Clone(h.under) {
 			if !rec.until.IsZero() && !now.Before(rec.until) {
@@ -288,7 +288,7 @@ func (b *Book) expire(now time.Time) {
 
 // dueCleanups returns the nodes whose registrations are to be rewritten without recalls that are
 // over. It forgets nodes of which nothing need be remembered.
-func (b *Book) dueCleanups(now time.Time) []protocol.NodeName {
+func (b *book) dueCleanups(now time.Time) []protocol.NodeName {
 	var nodes []protocol.NodeName
 	for node, h := range b.holders {
 		switch {
@@ -307,7 +307,7 @@ func (b *Book) dueCleanups(now time.Time) []protocol.NodeName {
 
 // amend returns the recalls that node's registration should have, where has are those that it
 // has: the ones that are under way, and another controller's while they are young.
-func (b *Book) amend(node protocol.NodeName, has []protocol.Recall, now time.Time) []protocol.Recall {
+func (b *book) amend(node protocol.NodeName, has []protocol.Recall, now time.Time) []protocol.Recall {
 	var next []protocol.Recall
 	under := slices.Clone(b.holders[node].under)
 	for _, rec := range has {
@@ -326,7 +326,7 @@ func (b *Book) amend(node protocol.NodeName, has []protocol.Recall, now time.Tim
 }
 
 // foreign reports whether another book made the recall of that ID.
-func (b *Book) foreign(id string) bool {
+func (b *book) foreign(id string) bool {
 	parts := strings.Split(id, ".")
 	return len(parts) != 3 || parts[1] != b.id
 }
@@ -339,7 +339,7 @@ func young(rec protocol.Recall, now time.Time) bool {
 
 // reach ends the new recalls to node of leases of another store than its registration names:
 // nobody there answers for these.
-func (b *Book) reach(node protocol.NodeName, store protocol.StoreID) {
+func (b *book) reach(node protocol.NodeName, store protocol.StoreID) {
 	for _, rec := range slices.Clone(b.holders[node].under) {
 		if rec.until.IsZero() && (store == "" || rec.on.Store != store) {
 			b.endUnanswered(rec, backoff)
@@ -349,7 +349,7 @@ func (b *Book) reach(node protocol.NodeName, store protocol.StoreID) {
 
 // sent notes that node's registration has these recalls. All that are under way are among them,
 // and perhaps some of this book's that have ended meanwhile.
-func (b *Book) sent(node protocol.NodeName, has []protocol.Recall) {
+func (b *book) sent(node protocol.NodeName, has []protocol.Recall) {
 	h := b.holders[node]
 	for _, rec := range h.under {
 		if rec.until.IsZero() {
@@ -363,7 +363,7 @@ func (b *Book) sent(node protocol.NodeName, has []protocol.Recall) {
 
 // unsent notes that node's registration could not be written: recalls that do not stand
 // there are made again later, and what is over is taken off later.
-func (b *Book) unsent(node protocol.NodeName) {
+func (b *book) unsent(node protocol.NodeName) {
 	h := b.holders[node]
 	for _, rec := range slices.Clone(h.under) {
 		if rec.until.IsZero() {

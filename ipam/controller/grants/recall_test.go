@@ -416,7 +416,7 @@ func TestSearchesOfOneRound(t *testing.T) {
 // while they are young.
 func TestAmend(t *testing.T) {
 	now := time.UnixMilli(1_000_000)
-	b := NewBook(func() time.Time { return now })
+	b := newBook(func() time.Time { return now })
 	b.id = "me"
 	b.holders["n1"] = &holder{under: []*recall{{Recall: protocol.Recall{ID: "1.me.2"}}, {Recall: protocol.Recall{ID: "1.me.3"}}}}
 	id := func(at time.Time, of string) protocol.Recall {
@@ -432,11 +432,11 @@ func TestAmend(t *testing.T) {
 	}
 }
 
-// drying is a pool of blocks of one address, of which nodes hold the first, and a Book
+// drying is a pool of blocks of one address, of which nodes hold the first, and a book
 // that looks after it, with a clock.
 type drying struct {
 	t        *testing.T
-	b        *Book
+	b        *book
 	now      time.Time
 	pool     PoolState
 	revision int
@@ -446,14 +446,14 @@ type drying struct {
 func newDrying(t *testing.T, cidr string) *drying {
 	t.Helper()
 	d := &drying{t: t, now: time.UnixMilli(1_000_000), pool: lan(t, "lan", cidr)}
-	d.b = NewBook(func() time.Time { return d.now })
+	d.b = newBook(func() time.Time { return d.now })
 	d.b.id = "me"
-	d.b.SetPool(d.pool)
+	d.b.setPool(d.pool)
 	for i := 1; i <= 30; i++ {
 		d.holds(i, "", false)
 	}
 	for i := range 20 {
-		d.b.Ask(requestOf(t, fmt.Sprint(i), "lan", "10.0.0.1-10.0.0.30"), never)
+		d.b.ask(requestOf(t, fmt.Sprint(i), "lan", "10.0.0.1-10.0.0.30"), never)
 	}
 	return d
 }
@@ -511,7 +511,7 @@ func TestSpentPool(t *testing.T) {
 // What is known of recalls of a part alone is forgotten with time: the parts are for nodes to say.
 func TestForgetsPartsThatWereRecalled(t *testing.T) {
 	now := time.Now()
-	b := NewBook(func() time.Time { return now })
+	b := newBook(func() time.Time { return now })
 	l := &lease{Lease: protocol.Lease{Block: netip.MustParsePrefix("10.0.0.0/24"), Holder: protocol.Holder{Node: "n1"}}}
 	for i := range 100 {
 		var part netipx.IPSetBuilder

@@ -23,7 +23,7 @@ type spot struct {
 // holds; else of a block that nobody holds, which it enters as a lease to create; else one that a
 // node has ceded, first of a block that the node still uses. If it returns neither an address nor a
 // problem, nodes have been asked to cede some.
-func (b *Book) find(r *round, by *waiter, w want) (spot, Problem) {
+func (b *book) find(r *round, by *waiter, w want) (spot, Problem) {
 	p := w.pool
 	size := p.bits(w.family)
 	if size == 0 {
@@ -68,7 +68,7 @@ func (w want) free(size int) (spot, Problem) {
 }
 
 // findNamed finds room for an address that is asked for by name.
-func (b *Book) findNamed(r *round, by *waiter, w want, size int) (spot, Problem) {
+func (b *book) findNamed(r *round, by *waiter, w want, size int) (spot, Problem) {
 	p, block := w.pool, w.pool.state.Shape.Block(w.addr, size)
 	l := p.leases[block]
 	if l == nil {

@@ -177,7 +177,7 @@ func (b *Broker) writing(wr *write, grantees []protocol.Grantee) {
 // read reads a lease live, and tells the book.
 func (b *Broker) read(ctx context.Context, name string) (l protocol.Lease, ok bool, err error) {
 	b.mu.Lock()
-	begun := b.book.Begin()
+	begun := b.book.begin()
 	var known protocol.UID
 	if _, l := b.book.lease(name); l != nil {
 		known = l.UID

@@ -35,7 +35,7 @@ func (p *pool) allLeased(f allocator.Family, size int) bool {
 
 // askHolders asks holders to cede what w wants for by, until enough recalls are under way. If there
 // is no holder left to ask, the pool is exhausted.
-func (b *Book) askHolders(r *round, by *waiter, w want, size int) Problem {
+func (b *book) askHolders(r *round, by *waiter, w want, size int) Problem {
 	if until := by.came.Add(unaskedFor); r.now.Before(until) && w.pool.allLeased(w.family, size) {
 		w.pool.askAgain = earlier(w.pool.askAgain, until)
 		return Problem{}
@@ -71,7 +71,7 @@ func (b *Book) askHolders(r *round, by *waiter, w want, size int) Problem {
 
 // hasTurn reports whether this round searches holders for one more view of a node's requests. The
 // other views have their turn in one of the next rounds.
-func (b *Book) hasTurn(r *round, node protocol.NodeName) bool {
+func (b *book) hasTurn(r *round, node protocol.NodeName) bool {
 	if r.wants[node] <= searchesMost || node == "" { // of claims, definitions say which views there are
 		return true
 	}
@@ -82,7 +82,7 @@ func (b *Book) hasTurn(r *round, node protocol.NodeName) bool {
 
 // noteTurns notes, for each node that has more views than one round may search for, with which view
 // the next round begins.
-func (b *Book) noteTurns(r *round) {
+func (b *book) noteTurns(r *round) {
 	for node, n := range r.views {
 		if next := b.turns[node] + searchesMost; next < n {
 			b.turns[node] = next
@@ -98,7 +98,7 @@ func (b *Book) noteTurns(r *round) {
 // holdersFor returns the leases whose holders may be asked for w: first those that have published
 // free addresses, then those that were asked longest ago. A node's second lease comes after the
 // first lease of every node.
-func (b *Book) holdersFor(w want, size int, now time.Time) *search {
+func (b *book) holdersFor(w want, size int, now time.Time) *search {
 	s := &search{}
 	for _, l := range w.pool.leases {
 		if !w.pool.recallable(l) || !w.gives(l, size) {

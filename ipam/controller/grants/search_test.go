@@ -13,10 +13,10 @@ import (
 // for in all leases. In a round few of them are, each in its turn, and those of other nodes.
 func TestSearchesOfOneNode(t *testing.T) {
 	now := time.Now()
-	b := NewBook(func() time.Time { return now })
+	b := newBook(func() time.Time { return now })
 	pool := lan(t, "lan", "10.0.0.0/24")
 	pool.Bits4, pool.Revision = 26, "1"
-	b.SetPool(pool)
+	b.setPool(pool)
 	for i := range 4 {
 		block := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i * 64)}), 26)
 		b.Observe(protocol.Lease{
@@ -28,7 +28,7 @@ func TestSearchesOfOneNode(t *testing.T) {
 		for i := range n {
 			a := requestOf(t, fmt.Sprintf("%s-%d", node, i), "lan", fmt.Sprintf("10.0.0.%d-10.0.0.%d", first+i, first+i+1))
 			a.Pod = protocol.Grantee{Kind: protocol.GranteePod, UID: "pod", Node: node}
-			b.Ask(a, never)
+			b.ask(a, never)
 		}
 	}
 	asks("many", 1, 100)
@@ -46,14 +46,14 @@ func TestSearchesOfOneNode(t *testing.T) {
 			found[key] = true
 		}
 		b.finish(r, now)
-		b.Ask(ask("other", "lan"), never) // a round of somebody else's comes between
+		b.ask(ask("other", "lan"), never) // a round of somebody else's comes between
 		b.finish(b.plan(b.take(1024, now), nil, now), now)
 	}
 	if len(found) != 104 {
 		t.Errorf("addresses of %d views were looked for; want all 104", len(found))
 	}
 	for uid := range b.queue.asks {
-		b.Withdraw(uid)
+		b.withdraw(uid)
 	}
 	b.finish(b.plan(nil, nil, now), now)
 	if len(b.turns) > 0 {
@@ -64,10 +64,10 @@ func TestSearchesOfOneNode(t *testing.T) {
 // TestFullSearchesAreFew: however many parts of a pool somebody asks for, few of those in which
 // every block is leased are remembered.
 func TestFullSearchesAreFew(t *testing.T) {
-	b := NewBook(time.Now)
+	b := newBook(time.Now)
 	pool := lan(t, "lan", "10.0.0.0/16")
 	pool.Bits4 = 16
-	b.SetPool(pool)
+	b.setPool(pool)
 	p := b.pools["lan"]
 	block := netip.MustParsePrefix("10.0.0.0/16")
 	p.leases[block] = &lease{}

@@ -3,7 +3,7 @@ package grants
 import "github.com/tenure-ipam/tenure/ipam/protocol"
 
 // starve notes the pools in which w has found no address although every holder was asked.
-func (b *Book) starve(w *waiter, in []*pool) {
+func (b *book) starve(w *waiter, in []*pool) {
 	for _, p := range w.starves {
 		p.starving--
 		b.noteStarving(p)
@@ -16,7 +16,7 @@ func (b *Book) starve(w *waiter, in []*pool) {
 }
 
 // noteStarving notes that p may have begun or ceased to starve.
-func (b *Book) noteStarving(p *pool) {
+func (b *book) noteStarving(p *pool) {
 	if !p.starvingChanged {
 		p.starvingChanged = true
 		b.starvingChanged = append(b.starvingChanged, p)
@@ -24,7 +24,7 @@ func (b *Book) noteStarving(p *pool) {
 }
 
 // takeChanged returns the pools whose Starving has changed since takeChanged was last called.
-func (b *Book) takeChanged() []protocol.PoolName {
+func (b *book) takeChanged() []protocol.PoolName {
 	var names []protocol.PoolName
 	for _, p := range b.starvingChanged {
 		p.starvingChanged = false

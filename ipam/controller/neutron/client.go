@@ -40,8 +40,8 @@ func DefaultConfig() Config {
 	return Config{CallTimeout: 10 * time.Second, Timeout: 30 * time.Second, Retries: 4}
 }
 
-// Validate reports every fault of c but those of Clouds, which [New] reads.
-func (c Config) Validate() error {
+// validate reports every fault of c but those of Clouds, which [New] reads.
+func (c Config) validate() error {
 	var errs []error
 	if c.Cluster == "" {
 		errs = append(errs, errors.New("Cluster is empty, must be the name that no other cluster has"))
@@ -72,7 +72,7 @@ type Client struct {
 // New returns a client. It reads cfg and makes no request: the first method that is called
 // logs in, and the token is renewed when it ends.
 func New(cfg Config) (*Client, error) {
-	if err := cfg.Validate(); err != nil {
+	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
 	c := &Client{cfg: cfg, login: make(chan struct{}, 1)}

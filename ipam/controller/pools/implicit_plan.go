@@ -18,16 +18,16 @@ import (
 // Marks of implicit pools. A person who wants to look after such a pool removes
 // the label; from then on the definitions do not change it.
 const (
-	// LabelImplicit, with the value "true", says that a pool's ranges are what
+	// labelImplicit, with the value "true", says that a pool's ranges are what
 	// definitions describe.
-	LabelImplicit = "tenure.dev/implicit"
-	// AnnotationDefinitions names those definitions, oldest first, as
+	labelImplicit = "tenure.dev/implicit"
+	// annotationDefinitions names those definitions, oldest first, as
 	// "namespace/name,namespace/name".
-	AnnotationDefinitions = "tenure.dev/definitions"
+	annotationDefinitions = "tenure.dev/definitions"
 )
 
 // implicit reports whether a pool is one.
-func implicit(p *v1alpha1.IPPool) bool { return p.Labels[LabelImplicit] == "true" }
+func implicit(p *v1alpha1.IPPool) bool { return p.Labels[labelImplicit] == "true" }
 
 // described is what is known when an implicit pool is looked at.
 type described struct {
@@ -93,13 +93,13 @@ func decideImplicit(d described) (implicitPlan, error) {
 	case d.pool == nil:
 		p.create = &v1alpha1.IPPool{
 			ObjectMeta: metav1.ObjectMeta{
-				Name: d.name, Labels: map[string]string{LabelImplicit: "true"},
-				Annotations: map[string]string{AnnotationDefinitions: next.definitions},
+				Name: d.name, Labels: map[string]string{labelImplicit: "true"},
+				Annotations: map[string]string{annotationDefinitions: next.definitions},
 			},
 			Spec: v1alpha1.IPPoolSpec{Ranges: next.ranges, Domain: d.domain},
 		}
 	case d.pool.DeletionTimestamp != nil: // made anew when it is gone
-	case !reflect.DeepEqual(d.pool.Spec.Ranges, next.ranges) || d.pool.Annotations[AnnotationDefinitions] != next.definitions:
+	case !reflect.DeepEqual(d.pool.Spec.Ranges, next.ranges) || d.pool.Annotations[annotationDefinitions] != next.definitions:
 		p.update = &next
 	}
 	return p, nil

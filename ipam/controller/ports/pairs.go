@@ -26,9 +26,9 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// NodePortNotFound is the reason where a node has no port on the pool's network, as far as Neutron
+// nodePortNotFound is the reason where a node has no port on the pool's network, as far as Neutron
 // shows.
-const NodePortNotFound neutron.Reason = "NodePortNotFound"
+const nodePortNotFound neutron.Reason = "NodePortNotFound"
 
 // Pairs keeps allowed address pairs on the ports of nodes that are virtual machines, for pools
 // whose nodePorts say so: one for each address that a pod of the node has by a claim.
@@ -276,7 +276,7 @@ func missing(wanted map[string][]neutron.Pair, network string) Problem {
 		return Problem{}
 	}
 	slices.Sort(without)
-	return Problem{Reason: NodePortNotFound, Message: fmt.Sprintf(
+	return Problem{Reason: nodePortNotFound, Message: fmt.Sprintf(
 		"nodes %s have no port on network %s that Neutron shows, and their pods' addresses are allowed nowhere: their spec.providerID must be openstack:///UUID of the machine, and a port of the machine on that network, of the project that other nodes' ports are of",
 		strings.Join(without, ", "), network)}
 }

@@ -250,7 +250,7 @@ func fill(tx disk.Tx, id protocol.StoreID) error {
 	st.add(record)
 	return errors.Join(
 		tx.Bucket(bucketNode).Put(keyID, record),
-		tx.Bucket(bucketMeta).Put(keySchema, strconv.AppendInt(nil, Schema, 10)),
+		tx.Bucket(bucketMeta).Put(keySchema, strconv.AppendInt(nil, schema, 10)),
 		tx.Bucket(bucketMeta).Put(keyState, seal(nil, seedMeta, keyState, st.append(nil))),
 	)
 }

@@ -8,10 +8,10 @@ import (
 	"strconv"
 )
 
-// Schema is the number of the layout that this program writes. A file with a
+// schema is the number of the layout that this program writes. A file with a
 // higher number is refused: reading it as this one would lose what it says
 // beyond it.
-const Schema = 1
+const schema = 1
 
 // Layout, schema 1 (a bbolt file; every bucket at the top):
 //
@@ -174,8 +174,8 @@ func checkSchema(text []byte) error {
 	switch {
 	case err != nil || n == 0:
 		return fmt.Errorf("meta/schema is %q, want a number: %w", text, ErrCorrupt)
-	case n > Schema:
-		return fmt.Errorf("the file has schema %d and this program knows up to %d: run the version that wrote it, or a later one: %w", n, Schema, ErrNewerSchema)
+	case n > schema:
+		return fmt.Errorf("the file has schema %d and this program knows up to %d: run the version that wrote it, or a later one: %w", n, schema, ErrNewerSchema)
 	default:
 		return nil
 	}
