@@ -26,7 +26,7 @@ type Options struct {
 	// Nodes is how many nodes there are, 9 at most.
 	Nodes int
 	// Images are OCI archives, of which every node has the images before its
-	// kubelet starts: there is no registry. [PauseImage] must be among them.
+	// kubelet starts: there is no registry. [pauseImage] must be among them.
 	Images []string
 	// Say is told what has been done, and how long it took. It may be called by
 	// several goroutines at once.
@@ -177,7 +177,7 @@ func (c *Cluster) newNode(i int) (*Node, error) {
 // Boot powers the node on, if it is off, and starts what runs on it. It returns when
 // the node is Ready.
 func (c *Cluster) Boot(ctx context.Context, n *Node) error {
-	if err := n.PowerOn(); err != nil {
+	if err := n.powerOn(); err != nil {
 		return err
 	}
 	if err := n.Containerd.Start(ctx); err != nil {

@@ -31,7 +31,7 @@ state = "/run/containerd"
 [plugins.'io.containerd.cri.v1.images']
   snapshotter = "overlayfs"
   [plugins.'io.containerd.cri.v1.images'.pinned_images]
-    sandbox = "` + PauseImage + `"
+    sandbox = "` + pauseImage + `"
 [plugins.'io.containerd.cri.v1.runtime']
   disable_apparmor = true
   restrict_oom_score_adj = true

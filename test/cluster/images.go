@@ -16,7 +16,7 @@ import (
 
 // Images of the cluster: what holds a pod's namespaces, and what tests run in pods.
 const (
-	PauseImage = "tenure.dev/test/pause:1"
+	pauseImage = "tenure.dev/test/pause:1"
 	PodImage   = "tenure.dev/test/pod:1"
 )
 
@@ -63,7 +63,7 @@ func BuildImages(ctx context.Context) (archives []string, err error) {
 		return nil, err
 	}
 	pod := filepath.Join(built, "pod")
-	for name, does := range map[string]string{PauseImage: "pause", PodImage: "serve", kubevirt.LauncherImage: "serve"} {
+	for name, does := range map[string]string{pauseImage: "pause", PodImage: "serve", kubevirt.LauncherImage: "serve"} {
 		images = append(images, image.Image{Name: name, Variants: []image.Variant{{
 			Arch: runtime.GOARCH, Programs: map[string]string{"pod": pod}, Entrypoint: []string{"/pod", does}, User: "65532:65532",
 		}}})

@@ -49,9 +49,9 @@ var namespaces = []struct {
 	{"net", unix.CLONE_NEWNET}, {"uts", unix.CLONE_NEWUTS}, {"ipc", unix.CLONE_NEWIPC}, {"pid", unix.CLONE_NEWPID}, {"mnt", unix.CLONE_NEWNS},
 }
 
-// PowerOn boots the node: nothing runs on it yet but init. What it had on disk it has
+// powerOn boots the node: nothing runs on it yet but init. What it had on disk it has
 // again. It is a no-op if the node is on.
-func (n *Node) PowerOn() error {
+func (n *Node) powerOn() error {
 	if n.init != nil {
 		return nil
 	}

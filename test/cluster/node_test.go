@@ -29,7 +29,7 @@ func TestNodeIsItsOwn(t *testing.T) {
 	}
 	n := &Node{Name: "node-x", dir: filepath.Join(sandbox.Disk(), "node-x")}
 	n.Containerd, n.Kubelet, n.Proxy = &process.Process{}, &process.Process{}, &process.Process{}
-	if err := n.PowerOn(); err != nil {
+	if err := n.powerOn(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -75,7 +75,7 @@ func TestNodeIsItsOwn(t *testing.T) {
 	if err := n.PowerOff(); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.PowerOn(); err != nil {
+	if err := n.powerOn(); err != nil {
 		t.Fatal(err)
 	}
 	if got := shell("ls " + kept + " | wc -l; ls /run/gone 2>/dev/null; cat /proc/sys/kernel/random/boot_id"); !strings.HasPrefix(got, "4\n") || strings.Contains(got, "gone") || strings.Contains(got, boot) {

@@ -105,7 +105,7 @@ func (cp *ControlPlane) start(ctx context.Context) error {
 	if err := cp.apiserver.Start(ctx); err != nil {
 		return err
 	}
-	if err := cp.InstallCRDs(ctx, cp.o.CRDs...); err != nil {
+	if err := cp.installCRDs(ctx, cp.o.CRDs...); err != nil {
 		return err
 	}
 	for _, p := range []*process.Process{cp.kcm, cp.scheduler} {

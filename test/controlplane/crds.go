@@ -8,9 +8,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// InstallCRDs creates or updates the CustomResourceDefinitions in paths, which
+// installCRDs creates or updates the CustomResourceDefinitions in paths, which
 // are files or directories, and returns when the API server serves them.
-func (cp *ControlPlane) InstallCRDs(ctx context.Context, paths ...string) error {
+func (cp *ControlPlane) installCRDs(ctx context.Context, paths ...string) error {
 	if len(paths) == 0 {
 		return nil
 	}

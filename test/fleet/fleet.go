@@ -80,7 +80,7 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 // New returns a fleet without nodes. When the test ends, every node is stopped
 // and every store checked.
 func New(t testing.TB, rc *rest.Config) *Fleet {
-	f := &Fleet{t: t, rest: rc, dir: t.TempDir(), Observer: NewObserver(t), nodes: map[string]*Node{}}
+	f := &Fleet{t: t, rest: rc, dir: t.TempDir(), Observer: newObserver(t), nodes: map[string]*Node{}}
 	t.Cleanup(f.close)
 	return f
 }
@@ -218,8 +218,8 @@ func (n *Node) Log() string {
 // Socket is where the node's agent listens.
 func (n *Node) Socket() string { return n.cfg.Socket }
 
-// Check checks the node's store, which must not be open.
-func (n *Node) Check() error {
+// check checks the node's store, which must not be open.
+func (n *Node) check() error {
 	st, err := store.Open(n.cfg.Store, store.Options{})
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -235,7 +235,7 @@ func (f *Fleet) close() {
 	defer f.mu.Unlock()
 	for name, n := range f.nodes {
 		n.Stop()
-		if err := n.Check(); err != nil {
+		if err := n.check(); err != nil {
 			f.t.Errorf("store of %s: %v", name, err)
 		}
 		if f.t.Failed() && len(f.nodes) <= 4 {

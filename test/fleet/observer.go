@@ -48,8 +48,8 @@ const maxLines = 60
 // interface uses: its name or, where claims of one name follow one another, its UID.
 const ClaimKey = "claim-of-test"
 
-// NewObserver returns an observer that reports to t.
-func NewObserver(t testing.TB) *Observer {
+// newObserver returns an observer that reports to t.
+func newObserver(t testing.TB) *Observer {
 	o := &Observer{
 		t: t, history: history.New(), holders: map[held]map[string]string{}, of: map[string][]held{}, fixed: map[string][]netip.Addr{}, lines: map[held][]line{},
 	}

@@ -129,7 +129,7 @@ func TestObserver(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			r := &recorder{TB: t}
-			o := NewObserver(r)
+			o := newObserver(r)
 			tt.do(o)
 			said := strings.Join(r.said, "\n")
 			if faults := o.history.Faults(); (tt.want == "" || tt.want == "I2") != (len(faults) == 0) {

@@ -58,7 +58,7 @@ func (p Program) Agent(c daemon.Config, log string, further ...string) *process.
 			args = append(args, f[0], f[1])
 		}
 	}
-	return &process.Process{Name: "tenured on " + string(a.Node), Path: p.Path, Args: args, Log: log, Ready: Serving(c.Socket), Exec: p.Exec}
+	return &process.Process{Name: "tenured on " + string(a.Node), Path: p.Path, Args: args, Log: log, Ready: serving(c.Socket), Exec: p.Exec}
 }
 
 // Controller returns a process of the program tenure-controller that does not run yet. It
@@ -74,8 +74,8 @@ func (p Program) Controller(health, log string, further ...string) *process.Proc
 	return c
 }
 
-// Serving returns a probe of an agent that serves on a socket.
-func Serving(socket string) func(context.Context) error {
+// serving returns a probe of an agent that serves on a socket.
+func serving(socket string) func(context.Context) error {
 	conf := []byte(`{"cniVersion":"1.1.0","name":"probe","type":"probe","ipam":{"type":"tenure","pool":"probe"}}`)
 	return func(ctx context.Context) error {
 		resp, err := agentapi.Once(ctx, 5*time.Second, socket, agentapi.Request{Verb: agentapi.Status, Config: conf})

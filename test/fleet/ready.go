@@ -10,7 +10,7 @@ import (
 // AwaitServing waits until the agent answers that it can serve.
 func (n *Node) AwaitServing() {
 	n.fleet.t.Helper()
-	n.await("does not serve", Serving(n.cfg.Socket))
+	n.await("does not serve", serving(n.cfg.Socket))
 }
 
 // AwaitReady waits until the agent is ready, as the kubelet asks it: since it started it has

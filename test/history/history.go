@@ -16,8 +16,8 @@ import (
 // Moment is a time in a history.
 type Moment int64
 
-// Never is the end of a call that was not answered: it may take effect at any time.
-const Never Moment = math.MaxInt64
+// never is the end of a call that was not answered: it may take effect at any time.
+const never Moment = math.MaxInt64
 
 // Place is where an address is: an interface on a node, or a claim without a node.
 type Place struct{ Node, Interface string }
@@ -75,7 +75,7 @@ func (h *History) Got(began Moment, p Place, o Owner, addrs []string) {
 	defer h.mu.Unlock()
 	if first, ok := h.open[p]; ok {
 		// What is released later is something else.
-		h.releases = append(h.releases, release{event{first, Never}, p})
+		h.releases = append(h.releases, release{event{first, never}, p})
 		delete(h.open, p)
 	}
 	h.takes = append(h.takes, take{event{began, now}, p, o, addrs})

@@ -37,8 +37,8 @@ func TestFaults(t *testing.T) {
 		{"one DEL, two new owners", []take{
 			got(1, 2, podA, pod(podA), x), got(4, 5, podB, pod(podB), x), got(6, 7, Place{"c", "net1"}, Owner{Name: "c"}, x),
 		}, []release{left(3, 9, podA)}, 0, "10.0.0.1 of lan"},
-		{"a DEL without an answer is done late", []take{got(1, 2, podA, pod(podA), x), got(50, 60, podB, pod(podB), x)}, []release{left(3, Never, podA)}, 0, ""},
-		{"a DEL without an answer is not done before it begins", []take{got(1, 2, podA, pod(podA), x), got(3, 4, podB, pod(podB), x)}, []release{left(5, Never, podA)}, 0, "10.0.0.1"},
+		{"a DEL without an answer is done late", []take{got(1, 2, podA, pod(podA), x), got(50, 60, podB, pod(podB), x)}, []release{left(3, never, podA)}, 0, ""},
+		{"a DEL without an answer is not done before it begins", []take{got(1, 2, podA, pod(podA), x), got(3, 4, podB, pod(podB), x)}, []release{left(5, never, podA)}, 0, "10.0.0.1"},
 		{"a node is off", []take{got(1, 2, podA, pod(podA), x), got(4, 5, podB, pod(podB), x)}, []release{left(3, 3, Place{Node: "a"})}, 0, ""},
 		{"another node is off", []take{got(1, 2, podA, pod(podA), x), got(4, 5, podB, pod(podB), x)}, []release{left(3, 3, Place{Node: "b"})}, 0, "10.0.0.1"},
 		{"two pods of one claim", []take{got(1, 1, OfClaim("db"), db, x), got(2, 3, podA, db, x), got(2, 3, podB, db, x)}, nil, 0, ""},
@@ -46,10 +46,10 @@ func TestFaults(t *testing.T) {
 		{"a claim gets another address", []take{got(1, 1, OfClaim("db"), db, x), got(2, 3, podA, db, y)}, nil, 0, "claim db"},
 		{"a freed claim leaves its address to its pod", []take{
 			got(1, 1, OfClaim("db"), db, x), got(2, 3, podA, db, x), got(6, 7, podB, pod(podB), x),
-		}, []release{left(4, Never, OfClaim("db"))}, 0, "10.0.0.1"},
+		}, []release{left(4, never, OfClaim("db"))}, 0, "10.0.0.1"},
 		{"a freed claim and its pod leave the address", []take{
 			got(1, 1, OfClaim("db"), db, x), got(2, 3, podA, db, x), got(6, 7, podB, pod(podB), x),
-		}, []release{left(4, Never, OfClaim("db")), left(5, 5, podA)}, 0, ""},
+		}, []release{left(4, never, OfClaim("db")), left(5, 5, podA)}, 0, ""},
 		{"a claim whose grant was undone gets another address", []take{got(1, 1, OfClaim("db"), db, x), got(8, 9, OfClaim("db"), db, y)}, []release{left(5, 5, OfClaim("db"))}, 5, ""},
 	}
 	for _, tt := range tests {
@@ -75,13 +75,13 @@ func TestRepeatedDELs(t *testing.T) {
 	began := h.Now()
 	h.Left(began, podA, false)
 	h.Left(h.Now(), podA, true)
-	if len(h.releases) != 1 || h.releases[0].from != began || h.releases[0].to == Never {
+	if len(h.releases) != 1 || h.releases[0].from != began || h.releases[0].to == never {
 		t.Errorf("releases %v; want one from %v", h.releases, began)
 	}
 	h.Left(h.Now(), podA, false)
 	h.Got(h.Now(), podA, pod(podA), x)
 	h.Left(h.Now(), podA, true)
-	if len(h.releases) != 3 || h.releases[1].to != Never {
+	if len(h.releases) != 3 || h.releases[1].to != never {
 		t.Errorf("releases %v; want three, the second without an end", h.releases)
 	}
 	if faults := h.Faults(); len(faults) > 0 {
@@ -127,7 +127,7 @@ func played(rng *rand.Rand) *History {
 		p := Place{"node", fmt.Sprintf("pod-%d", who)}
 		if _, ok := has[who]; ok {
 			if rng.IntN(10) == 0 {
-				e.to = Never
+				e.to = never
 			}
 			h.releases = append(h.releases, release{e, p})
 			delete(has, who)
@@ -151,14 +151,14 @@ func played(rng *rand.Rand) *History {
 func spoil(rng *rand.Rand, h *History) (what string, ok bool) {
 	for _, i := range rng.Perm(len(h.takes)) {
 		t := h.takes[i]
-		next := Never
+		next := never
 		for _, r := range h.releases {
 			// A DEL that may be done after the ADD's beginning may be the one.
 			if r.place == t.place && r.to >= t.from {
 				next = min(next, r.from)
 			}
 		}
-		if next != Never && next > t.to+2 {
+		if next != never && next > t.to+2 {
 			p := Place{"node", "stranger"}
 			h.takes = append(h.takes, take{event{t.to + 1, next - 1}, p, pod(p), t.addrs})
 			return t.addrs[0], true
@@ -189,7 +189,7 @@ func TestManyEvents(t *testing.T) {
 		h.takes = append(h.takes, got(10*i-8, 10*i+1, p, pod(p), x))
 		to := 10*i + 70
 		if i%50 == 0 {
-			to = Never
+			to = never
 		}
 		h.releases = append(h.releases, left(10*i+2, to, p))
 	}

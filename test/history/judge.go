@@ -115,7 +115,7 @@ func (h *History) parts() map[string][]porcupine.Operation {
 	}
 	releases := slices.Clone(h.releases)
 	for p, first := range h.open {
-		releases = append(releases, release{event{first, Never}, p})
+		releases = append(releases, release{event{first, never}, p})
 	}
 	for _, r := range releases {
 		had := at[r.place]
@@ -171,7 +171,7 @@ func describe(ops []porcupine.Operation) string {
 	for _, o := range ops[max(0, len(ops)-most):] {
 		in := o.Input.(input)
 		end := "never"
-		if o.Return != int64(Never) {
+		if o.Return != int64(never) {
 			end = time.Duration(o.Return).String()
 		}
 		verb := "leaves it"

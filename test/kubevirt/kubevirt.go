@@ -50,7 +50,7 @@ func Run(ctx context.Context, rc *rest.Config) error {
 		name := o.GetName()
 		switch o.(type) {
 		case *corev1.Pod:
-			name = o.GetLabels()[LabelName]
+			name = o.GetLabels()[labelName]
 		case *ipamclaims.IPAMClaim:
 			name = o.GetLabels()[LabelVM]
 		}
@@ -110,7 +110,7 @@ func (r *reconciler) get(ctx context.Context, o *unstructured.Unstructured) (*un
 // Launchers returns the launcher pods of a machine.
 func Launchers(ctx context.Context, c client.Client, namespace, name string) ([]corev1.Pod, error) {
 	var list corev1.PodList
-	err := c.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{LabelLauncher: "virt-launcher", LabelName: name})
+	err := c.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{labelLauncher: "virt-launcher", labelName: name})
 	return list.Items, err
 }
 
@@ -236,7 +236,7 @@ func (r *reconciler) claims(ctx context.Context, key types.NamespacedName, w wor
 			return err
 		}
 		for i := range list.Items {
-			if err := r.unfinalize(ctx, &list.Items[i], ClaimFinalizer); err != nil {
+			if err := r.unfinalize(ctx, &list.Items[i], claimFinalizer); err != nil {
 				return err
 			}
 		}
@@ -260,7 +260,7 @@ func (r *reconciler) claims(ctx context.Context, key types.NamespacedName, w wor
 		claim := &ipamclaims.IPAMClaim{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: key.Namespace, Name: ClaimName(key.Name, n.Name), Labels: map[string]string{LabelVM: key.Name},
-				Finalizers: []string{ClaimFinalizer}, OwnerReferences: []metav1.OwnerReference{ownerOf(owner)},
+				Finalizers: []string{claimFinalizer}, OwnerReferences: []metav1.OwnerReference{ownerOf(owner)},
 			},
 			Spec: ipamclaims.IPAMClaimSpec{Network: network},
 		}

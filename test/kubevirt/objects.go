@@ -17,12 +17,12 @@ import (
 const (
 	// LabelVM is on claims, with the virtual machine's name.
 	LabelVM = "kubevirt.io/vm"
-	// LabelLauncher, with the value "virt-launcher", is on launcher pods, and
+	// labelLauncher, with the value "virt-launcher", is on launcher pods, and
 	// LabelName the machine's name.
-	LabelLauncher = "kubevirt.io"
-	LabelName     = "vm.kubevirt.io/name"
-	// ClaimFinalizer keeps a claim until no launcher pod can need it.
-	ClaimFinalizer = "kubevirt.io/persistent-ipam"
+	labelLauncher = "kubevirt.io"
+	labelName     = "vm.kubevirt.io/name"
+	// claimFinalizer keeps a claim until no launcher pod can need it.
+	claimFinalizer = "kubevirt.io/persistent-ipam"
 
 	// LauncherImage is that of launcher pods, of whose programs nothing is known here.
 	LauncherImage = "none.example/virt-launcher:1"
@@ -174,14 +174,14 @@ func launcher(vmi *unstructured.Unstructured, claims map[string]bool) (*corev1.P
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: vmi.GetNamespace(), GenerateName: "virt-launcher-" + vmi.GetName() + "-",
-			Labels:          map[string]string{LabelLauncher: "virt-launcher", LabelName: vmi.GetName(), "kubevirt.io/created-by": string(vmi.GetUID())},
+			Labels:          map[string]string{labelLauncher: "virt-launcher", labelName: vmi.GetName(), "kubevirt.io/created-by": string(vmi.GetUID())},
 			Annotations:     map[string]string{AnnotationNetworks: string(annotation)},
 			OwnerReferences: []metav1.OwnerReference{ownerOf(vmi)},
 		},
 		Spec: corev1.PodSpec{
 			Containers: []corev1.Container{{Name: "compute", Image: LauncherImage}},
 			Affinity: &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
-				LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{LabelName: vmi.GetName()}}, TopologyKey: corev1.LabelHostname,
+				LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{labelName: vmi.GetName()}}, TopologyKey: corev1.LabelHostname,
 			}}}}, // a machine does not migrate to where it is
 		},
 	}, nil

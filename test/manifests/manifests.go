@@ -83,24 +83,24 @@ func kustomize(ctx context.Context, kubectl, dir, overlay string) ([]Object, err
 	if err != nil {
 		return nil, err
 	}
-	return Parse(text)
+	return parse(text)
 }
 
 // Base is the overlay that adds nothing to deploy/kustomization.yaml.
 const Base = "resources: [../../deploy]\n"
 
-// Registry is what names of images begin with on the cluster of make cluster.
-const Registry = "tenure.dev"
+// registry is what names of images begin with on the cluster of make cluster.
+const registry = "tenure.dev"
 
 // Chart returns the objects of the chart deploy/chart but its hook, rendered by helm for images of
 // Registry, with further arguments, such as --set or --values. Files are named from the
 // chart's directory.
 func Chart(ctx context.Context, args ...string) ([]Object, error) {
-	text, err := template(ctx, append([]string{"--no-hooks", "--set=image.registry=" + Registry}, args...)...)
+	text, err := template(ctx, append([]string{"--no-hooks", "--set=image.registry=" + registry}, args...)...)
 	if err != nil {
 		return nil, err
 	}
-	return Parse(text)
+	return parse(text)
 }
 
 // template returns what helm makes of the chart.
@@ -109,15 +109,15 @@ func template(ctx context.Context, args ...string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := ChartDir()
+	dir, err := chartDir()
 	if err != nil {
 		return nil, err
 	}
 	return runIn(ctx, dir, helm, append([]string{"template", "tenure", ".", "--namespace=tenure-system"}, args...)...)
 }
 
-// ChartDir returns the chart's directory.
-func ChartDir() (string, error) {
+// chartDir returns the chart's directory.
+func chartDir() (string, error) {
 	root, err := programs.Root()
 	return filepath.Join(root, "deploy", "chart"), err
 }
@@ -132,7 +132,7 @@ func Shipped(path string) (objects []Object, err error) {
 		if err != nil {
 			return err
 		}
-		of, err := Parse(text)
+		of, err := parse(text)
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
@@ -142,8 +142,8 @@ func Shipped(path string) (objects []Object, err error) {
 	return objects, err
 }
 
-// Parse reads objects from YAML documents; empty ones are left out.
-func Parse(text []byte) (objects []Object, err error) {
+// parse reads objects from YAML documents; empty ones are left out.
+func parse(text []byte) (objects []Object, err error) {
 	for docs := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096); ; {
 		o := &unstructured.Unstructured{}
 		if err := docs.Decode(&o.Object); errors.Is(err, io.EOF) {

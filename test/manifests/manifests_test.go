@@ -122,11 +122,11 @@ func TestChartIsTheBase(t *testing.T) {
 // TestChartHasAHook: before Helm deletes anything it makes what the policy uninstall.tenure.dev
 // refuses.
 func TestChartHasAHook(t *testing.T) {
-	text, err := template(t.Context(), "--set=image.registry="+Registry, "--show-only=templates/uninstall.yaml")
+	text, err := template(t.Context(), "--set=image.registry="+registry, "--show-only=templates/uninstall.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects, err := Parse(text)
+	objects, err := parse(text)
 	if err != nil || len(objects) != 1 || Name(objects[0]) != "ConfigMap tenure-system/tenure-uninstall" || objects[0].GetAnnotations()["helm.sh/hook"] != "pre-delete" {
 		t.Errorf("%v, the chart's hooks are\n%s", err, text)
 	}

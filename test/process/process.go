@@ -59,7 +59,7 @@ func (p *Process) Start(ctx context.Context) error {
 	if p.Ready == nil {
 		return nil
 	}
-	if err := p.Await(ctx, p.Ready); err != nil {
+	if err := p.await(ctx, p.Ready); err != nil {
 		return errors.Join(fmt.Errorf("%w; its log ends with\n%s", err, p.Tail()), p.Kill())
 	}
 	return nil
@@ -85,8 +85,8 @@ func (p *Process) Launch() error {
 	return nil
 }
 
-// Await waits until look finds nothing wrong with the program, or it has ended.
-func (p *Process) Await(ctx context.Context, look func(context.Context) error) error {
+// await waits until look finds nothing wrong with the program, or it has ended.
+func (p *Process) await(ctx context.Context, look func(context.Context) error) error {
 	err := Await(ctx, Patience, func(ctx context.Context) error {
 		if !p.Running() {
 			return Final(fmt.Errorf("it has ended: %v", p.cmd.ProcessState))
@@ -153,7 +153,7 @@ func (p *Process) Pause() error {
 	if err := p.signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
-	return p.Await(context.Background(), func(context.Context) error { return p.stopped() })
+	return p.await(context.Background(), func(context.Context) error { return p.stopped() })
 }
 
 // Resume undoes Pause.

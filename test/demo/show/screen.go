@@ -212,7 +212,7 @@ func (s *Screen) passing(n int, text string) {
 }
 
 // Took says how long something took.
-func (s *Screen) Took(d time.Duration) string { return s.in(dim, "("+Seconds(d)+")") }
+func (s *Screen) Took(d time.Duration) string { return s.in(dim, "("+seconds(d)+")") }
 
 // wrap breaks text into lines of at most width characters, at spaces.
 func wrap(text string, width int) []string {
@@ -230,8 +230,8 @@ func wrap(text string, width int) []string {
 	return append(lines, line)
 }
 
-// Seconds writes a time.
-func Seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
+// seconds writes a time.
+func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
 
 // Millis writes a short time.
 func Millis(d time.Duration) string {

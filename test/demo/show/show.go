@@ -102,7 +102,7 @@ func (s *Show) Shown() Options {
 func (s *Show) End(ctx context.Context, err error) int {
 	switch {
 	case err == nil:
-		s.Title(fmt.Sprintf("%d scenes, %d facts verified, in %s.", s.number, s.facts, Seconds(time.Since(s.began))))
+		s.Title(fmt.Sprintf("%d scenes, %d facts verified, in %s.", s.number, s.facts, seconds(time.Since(s.began))))
 		return 0
 	case ctx.Err() != nil:
 		s.Title("Interrupted: what runs is stopped.")
@@ -132,11 +132,11 @@ func (s *Show) Step(label string, work func() error) {
 // Await waits until look finds nothing wrong, and shows meanwhile what is. It returns how
 // long that took.
 func (s *Show) Await(ctx context.Context, label string, look func(context.Context) error) time.Duration {
-	return s.AwaitFor(ctx, process.Patience, label, look)
+	return s.awaitFor(ctx, process.Patience, label, look)
 }
 
-// AwaitFor is Await of what may take as long as limit.
-func (s *Show) AwaitFor(ctx context.Context, limit time.Duration, label string, look func(context.Context) error) time.Duration {
+// awaitFor is Await of what may take as long as limit.
+func (s *Show) awaitFor(ctx context.Context, limit time.Duration, label string, look func(context.Context) error) time.Duration {
 	took, err := s.While(label, func(report func(string)) error {
 		return process.Await(ctx, limit, func(ctx context.Context) error {
 			err := look(ctx)
