@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// recheckAfter is when grants that are still in use are looked at again, in case the end of the use
+// recheckAfter is when grants that are still in use are checked again, in case the end of the use
 // goes unnoticed.
 const recheckAfter = 10 * time.Second
 
@@ -51,9 +51,8 @@ func (r *Reconciler) release(ctx context.Context, key grants.ClaimKey, uid proto
 }
 
 // freeSurplus frees grants of an existing claim that its status does not name: two controllers
-// had each granted some. The status names the others, and is written once, so that nobody can
-// come to use these. What cannot be freed yet is looked at again after a while: nothing tells
-// this package when a pool opens.
+// had each granted some. The status is written once, so nobody can come to use these. What cannot
+// be freed yet is rechecked after a while: no event tells that a pool opens.
 func (r *Reconciler) freeSurplus(ctx context.Context, c claim) (time.Duration, error) {
 	live, out, err := r.Live.ReadClaim(ctx, c.key.Namespace, c.key.Name)
 	if out == protocol.NotFound || out == protocol.Done && live.UID != c.uid {
@@ -80,8 +79,8 @@ func (r *Reconciler) freeSurplus(ctx context.Context, c claim) (time.Duration, e
 
 // free takes grants back that nobody is entitled to, unless a node uses the claim,
 // or may be about to say that it does.
-// First the mark, then the look at both uses: a node that creates its use after the
-// look reads the mark, and does not serve.
+// It marks first, and then reads both uses: a node that creates its use after that
+// reads the mark, and gives no address.
 func (r *Reconciler) free(ctx context.Context, uid protocol.UID, held []grants.Held) (freed bool, err error) {
 	if len(held) == 0 {
 		return true, nil
@@ -96,8 +95,8 @@ func (r *Reconciler) free(ctx context.Context, uid protocol.UID, held []grants.H
 	return r.clear(ctx, uid, marked)
 }
 
-// clear removes grants that have been marked, unless a node uses the claim. The marks
-// must be older than what says that nobody else is entitled to them.
+// clear removes grants that have been marked, unless a node uses the claim. Only after
+// they were marked may the caller have read that nobody is entitled to them.
 func (r *Reconciler) clear(ctx context.Context, uid protocol.UID, marked []grants.Held) (freed bool, err error) {
 	for i := range 2 {
 		switch _, out, err := r.Live.ReadSubLease(ctx, protocol.UseName(uid, i)); out {

@@ -191,7 +191,7 @@ func (s seen) allocate() plan {
 	}
 }
 
-// useless reports whether what is granted is of no use: the rest cannot be had now, or never.
+// useless reports whether the granted part is of no use, because the rest cannot be had.
 func (s seen) useless() bool {
 	switch s.answer.Problem.Reason {
 	case grants.Exhausted, grants.Taken, grants.Silent, grants.Unassignable:
@@ -201,8 +201,8 @@ func (s seen) useless() bool {
 	return false
 }
 
-// freeing returns the grants of these addresses that somebody has begun to free, for want of the
-// rest: an address that is asked for by name is granted also then.
+// freeing returns the grants of these addresses that somebody has begun to free because the rest
+// could not be had. An address that is asked for by name may be granted although it is being freed.
 func (s seen) freeing(granted []grants.Granted) (marked []grants.Held) {
 	for _, h := range s.held {
 		if h.Grant.Freeing && slices.ContainsFunc(granted, func(g grants.Granted) bool { return g.Addr == h.Grant.Addr }) {
@@ -336,8 +336,8 @@ func (s seen) fencingStatus(why outcome) *status {
 	return s.change(why)
 }
 
-// ask returns the ask for the claim's addresses, those that are requested among them, or for
-// exactly these.
+// ask returns the ask for the claim's addresses, or for exactly the given ones. Requested addresses
+// are among them.
 func (s seen) ask(exactly, requested []netip.Addr) *grants.Ask {
 	a := grants.Ask{
 		To: protocol.Grantee{

@@ -110,7 +110,7 @@ type IPLeaseSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	Term int64 `json:"term,omitempty"`
 
-	// turn is changed by every fencing write.
+	// turn is the write counter: every fencing write raises it.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Turn int64 `json:"turn,omitempty"`

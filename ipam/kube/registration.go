@@ -214,8 +214,8 @@ func RegistrationOf(o *coordination.Lease) (protocol.Registration, error) {
 	return s, nil
 }
 
-// writesOf reads a registration's turn. Where there is none it is the revision, which has risen
-// with each turn: so the next is above all that an agent may have seen, which would take
+// writesOf reads a registration's write counter. Where there is none it is the revision, which has
+// risen with each write: so the next is above all that an agent may have seen, which would take
 // a lower one for an API server that has gone back.
 func writesOf(o *coordination.Lease) (int64, error) {
 	text, ok := o.Annotations[annotationWrites]
