@@ -19,8 +19,8 @@ const DefaultDomain = "default-domain"
 // Defaults of a [Config].
 const (
 	DefaultSocket     = "/run/tenure/agent.sock"
-	DefaultDataDir    = "/var/lib/tenure/local"
-	DefaultJournalDir = "/var/lib/tenure/journal"
+	defaultDataDir    = "/var/lib/tenure/local"
+	defaultJournalDir = "/var/lib/tenure/journal"
 )
 
 // Mode is who hands out the addresses of a configuration.
@@ -118,7 +118,7 @@ type Source struct {
 	// [Source.Answer].
 	Ranges []allocator.Range
 	// TakesFirst says that the interface plugin takes the first address of the CIDR for
-	// itself where it is answered no gateway: see [Source.Routers].
+	// itself where it is answered no gateway: see [Source.routers].
 	TakesFirst bool
 }
 
@@ -155,7 +155,7 @@ type Pod struct {
 	// Unselected says, by [ArgUnselected], that the interface is none that the pod's
 	// annotation selects.
 	Unselected bool
-	// Claim is the claim whose addresses the interface has, by [ArgClaim]; empty: what the pod's
+	// Claim is the claim whose addresses the interface has, by [argClaim]; empty: what the pod's
 	// annotation says counts.
 	Claim string
 }
@@ -166,10 +166,10 @@ type Pod struct {
 // who says it wrongly gets an address where the pod may have asked for a certain one.
 const ArgUnselected = "TENURE_UNSELECTED"
 
-// ArgClaim is the key of CNI_ARGS by which the meta-plugin says which claim of the pod's
+// argClaim is the key of CNI_ARGS by which the meta-plugin says which claim of the pod's
 // namespace an interface has, where the control plane has decided it and the pod's annotation does
 // not name the claim. It gives no right that the claim does not.
-const ArgClaim = "TENURE_CLAIM"
+const argClaim = "TENURE_CLAIM"
 
 // AttachmentRef is one attachment that GC is to keep. An empty IfName means all
 // interfaces of the container.

@@ -279,7 +279,7 @@ func TestDefaults(t *testing.T) {
 	got := mustParse(t, network(`"pool": "a"`), "")
 	want := &Config{
 		CNIVersion: "1.0.0", Name: "storage",
-		Socket: DefaultSocket, JournalDir: DefaultJournalDir, DataDir: DefaultDataDir,
+		Socket: DefaultSocket, JournalDir: defaultJournalDir, DataDir: defaultDataDir,
 		Sources: []Source{{Pool: "a"}},
 	}
 	if !reflect.DeepEqual(got, want) {
@@ -299,7 +299,7 @@ func TestEverySetting(t *testing.T) {
 		"IgnoreUnknown=1;K8S_POD_NAMESPACE=ns;K8S_POD_NAME=web-0;K8S_POD_UID=u=1;K8S_POD_INFRA_CONTAINER_ID=c1;MAC=02:00:00:00:00:01;X=1;")
 	want := &Config{
 		CNIVersion: "1.0.0", Name: "storage", Mode: ModeLocal,
-		Socket: DefaultSocket, JournalDir: DefaultJournalDir, DataDir: "/run/state",
+		Socket: DefaultSocket, JournalDir: defaultJournalDir, DataDir: "/run/state",
 		Sources: got.Sources,
 		Routes: []Route{
 			{Dst: netip.MustParsePrefix("0.0.0.0/0")},

@@ -64,7 +64,7 @@ func TestReleaseNeedsNoValidConfiguration(t *testing.T) {
 	}
 	want := &Config{
 		CNIVersion: "1.0.0", Name: "n", Mode: ModeLocal,
-		Socket: DefaultSocket, JournalDir: DefaultJournalDir, DataDir: "/run/state",
+		Socket: DefaultSocket, JournalDir: defaultJournalDir, DataDir: "/run/state",
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)

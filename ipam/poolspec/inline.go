@@ -108,7 +108,7 @@ func partsOf(sets []inlineSet, pool string) []part {
 func (p *parser) routersOf(sets []inlineSet, pool string) []netip.Addr {
 	var all []netip.Addr
 	for _, part := range partsOf(sets, pool) {
-		all = append(all, Source{TakesFirst: p.bridgeTakes}.Routers(part.rng)...)
+		all = append(all, Source{TakesFirst: p.bridgeTakes}.routers(part.rng)...)
 	}
 	return all
 }

@@ -111,8 +111,8 @@ func (p *parser) settings() {
 		p.addf(p.ipam.at("mode"), `write "cluster" or "local"`, "%q is no mode", mode)
 	}
 	p.cfg.Socket = p.absolute("socket", DefaultSocket)
-	p.cfg.JournalDir = p.absolute("journalDir", DefaultJournalDir)
-	p.cfg.DataDir = p.absolute("dataDir", DefaultDataDir)
+	p.cfg.JournalDir = p.absolute("journalDir", defaultJournalDir)
+	p.cfg.DataDir = p.absolute("dataDir", defaultDataDir)
 	p.cfg.ReportFull = p.flag(p.ipam, "statusWhenFull", false)
 
 	if p.cfg.Mode == ModeLocal {

@@ -38,7 +38,7 @@ type PoolText struct {
 	BlockSize int `json:"blockSize,omitempty"`
 	// Gateways are addresses that routers have beside the ranges' gateways. They are given to
 	// nobody. Nobody writes them by hand: they come of the networks that use the pool, by
-	// [Source.Routers].
+	// [Source.routers].
 	Gateways []string `json:"gateways,omitempty"`
 }
 

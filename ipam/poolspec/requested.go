@@ -130,7 +130,7 @@ func (p *parser) cniArgs(args string) (ip string) {
 			p.cfg.Pod.UID = value
 		case key == ArgUnselected:
 			p.cfg.Pod.Unselected = p.truth(key, value)
-		case key == ArgClaim:
+		case key == argClaim:
 			p.cfg.Pod.Claim = value
 		case key == "MAC", key == "K8S_POD_INFRA_CONTAINER_ID": // of no use for addresses
 		default:

@@ -15,12 +15,12 @@ func isTrue(o object, key string) bool {
 	return string(raw) == "true"
 }
 
-// Routers returns the addresses that routers have in range r, as this source sees it: the
+// routers returns the addresses that routers have in range r, as this source sees it: the
 // gateway, if there is one, and what the interface plugin takes for itself. That is
 // the address after the network's own, whatever the range's start and excludes are:
 //
 //	10.0.0.0/24 -> 10.0.0.1    10.0.0.4/31 -> 10.0.0.5    10.0.0.9/32 -> 10.0.0.10
-func (s Source) Routers(r allocator.Range) []netip.Addr {
+func (s Source) routers(r allocator.Range) []netip.Addr {
 	var all []netip.Addr
 	if r.Gateway.IsValid() {
 		all = append(all, r.Gateway)
@@ -40,7 +40,7 @@ func (s Source) RoutersIn(ranges []allocator.Range) []netip.Addr {
 	}
 	var all []netip.Addr
 	for _, r := range ranges {
-		all = append(all, s.Routers(r)...)
+		all = append(all, s.routers(r)...)
 	}
 	slices.SortFunc(all, netip.Addr.Compare)
 	return slices.Compact(all)
