@@ -58,15 +58,15 @@ type Config struct {
 	// mode keeps its state. All are absolute and have defaults.
 	Socket, JournalDir, DataDir string
 
-	// OwnsGateway says that the interface plugin takes the gateway that it is answered for
-	// itself: a bridge that is one does, and ptp.
+	// OwnsGateway says that the interface plugin takes the gateway of the result as an address of
+	// its own. ptp does, and a bridge with isGateway.
 	OwnsGateway bool
 
 	// Sources say where addresses come from, in order. There is at least one.
 	Sources []Source
-	// Requested are the addresses that were asked for by name. Of a family of
-	// which there is one, no other is assigned. Those of inline sources have been
-	// checked against them; for a named pool that is the caller's.
+	// Requested are the addresses that were asked for by name. If there is one of a family, no
+	// other of that family is assigned. Those of inline sources have been checked against the
+	// sources; for a named pool the caller must check them.
 	Requested []Requested
 
 	// Routes and DNS go into the result as they are.
@@ -82,9 +82,9 @@ type Config struct {
 	// this network is full.
 	ReportFull bool
 
-	// ValidAttachments are what GC is to keep, if HasValidAttachments. Without
-	// it GC has been told nothing and must free nothing; with it and an empty
-	// list, everything of the network is garbage.
+	// ValidAttachments are the attachments that GC keeps. If HasValidAttachments is false, the
+	// runtime has named none and GC must free nothing. If it is true and the list is empty, GC
+	// frees all that the network has.
 	ValidAttachments    []AttachmentRef
 	HasValidAttachments bool
 
@@ -101,13 +101,12 @@ type Config struct {
 type Source struct {
 	// Pool is the pool's name: a DNS label of at most 63 characters.
 	Pool string
-	// Unnamed says that the configuration does not tell the pool: it is the one of
-	// [DefaultDomain] that has the ranges, which [Place] finds. Until then Pool is what the
-	// controller would call a pool that it made for this configuration alone.
+	// Unnamed says that the configuration does not name its pool: [Place] finds the pool of
+	// [DefaultDomain] that has the ranges. Until then Pool is the name that the controller would
+	// give a pool made for this configuration alone.
 	Unnamed bool
-	// Implicit is what the pool must hold at least, where the configuration
-	// describes it inline; nil for a named pool. Sources of one configuration
-	// and pool share it.
+	// Implicit has the ranges that the pool must have at least, for a configuration that describes
+	// it inline. It is nil for a named pool. Sources of one configuration and pool share it.
 	Implicit *PoolText
 	// View is what this configuration may take of the pool, by name or not.
 	View allocator.View
@@ -117,8 +116,8 @@ type Source struct {
 	// Ranges are the inline ranges as the configuration describes them, for
 	// [Source.Answer].
 	Ranges []allocator.Range
-	// TakesFirst says that the interface plugin takes the first address of the CIDR for
-	// itself where it is answered no gateway: see [Source.routers].
+	// TakesFirst says that the interface plugin takes the first address of the CIDR for itself if
+	// the result names no gateway: see [Source.routers].
 	TakesFirst bool
 }
 
@@ -155,15 +154,15 @@ type Pod struct {
 	// Unselected says, by [ArgUnselected], that the interface is none that the pod's
 	// annotation selects.
 	Unselected bool
-	// Claim is the claim whose addresses the interface has, by [argClaim]; empty: what the pod's
-	// annotation says counts.
+	// Claim is the claim whose addresses the interface has, by [argClaim]. If it is empty, the
+	// pod's annotation names the claim.
 	Claim string
 }
 
-// ArgUnselected is the key of CNI_ARGS by which the meta-plugin, which knows the pod's
-// annotation, says of an interface that no element of it selects it: the cluster's
-// configuration does. Only who runs plugins as root can say it. It gives no right:
-// who says it wrongly gets an address where the pod may have asked for a certain one.
+// ArgUnselected is the key of CNI_ARGS by which the meta-plugin says that no element of the pod's
+// annotation selects the interface: the cluster's configuration does. Only a caller that runs
+// plugins as root can set it. It gives no right: a caller that sets it wrongly gets some address,
+// although the pod may have asked for a certain one.
 const ArgUnselected = "TENURE_UNSELECTED"
 
 // argClaim is the key of CNI_ARGS by which the meta-plugin says which claim of the pod's
@@ -178,14 +177,13 @@ type AttachmentRef struct {
 	IfName      string
 }
 
-// SourceOf returns the source of c that gives a, and whether any pool locates a at all.
-// Sources that share a pool, and pools that share a CIDR, all locate it: it is that of the
-// first whose pool can give a and whose view has it, else of the first whose pool can, else
-// of the first whose view has it, else the first. Where no pool locates a it is the first
-// source of all.
+// SourceOf returns the source of c that gives a, and whether the pool of any source has a in its
+// ranges. Several may, if sources share a pool or pools share a CIDR. Then it is the first whose
+// pool can give a and whose view has a, else the first whose pool can give a, else the first whose
+// view has a, else the first of them. If no pool has a, it is the first source of c.
 //
-// shapeOf returns a pool's shape. It is not asked any more once nothing can be better, and
-// its error is SourceOf's.
+// shapeOf returns a pool's shape. SourceOf returns its error, and does not call it after the best
+// source is found.
 func (c *Config) SourceOf(a netip.Addr, shapeOf func(pool string) (*allocator.Shape, error)) (src Source, found bool, err error) {
 	const located, viewed, given = 1, 2, 4
 	src = c.Sources[0]

@@ -8,8 +8,8 @@ import (
 	"github.com/tenure-ipam/tenure/allocator"
 )
 
-// families reads of which families alone addresses are to be given: the ipam section says it for
-// the network, and args.cni, which has what a pod's element says, for one interface of it.
+// families reads the families to which addresses are limited. The ipam section limits them for the
+// network, and args.cni, which comes from the pod's element, for one interface.
 func (p *parser) families() {
 	only := p.familiesAt(p.ipam)
 	mine := p.familiesAt(p.runtime.args)
@@ -54,9 +54,9 @@ func (p *parser) familiesAt(o object) (only []allocator.Family) {
 	return only
 }
 
-// FamiliesOf returns the families of which the source gives an address each, of a pool of this
-// shape: what inline ranges have, whether the pool has it by now or not; of a named pool what it
-// has, and the configuration does not leave out.
+// FamiliesOf returns the families of which the source gives one address each, of a pool of this
+// shape. For inline ranges they are the families of the ranges, also if the pool does not have them
+// yet. For a named pool they are the families of the pool that the configuration allows.
 func (s Source) FamiliesOf(shape *allocator.Shape) []allocator.Family {
 	if s.Implicit != nil {
 		return s.Families

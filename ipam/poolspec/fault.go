@@ -45,8 +45,8 @@ func (f *Fault) Error() string { return f.Path + ": " + f.Problem + "; " + f.Rem
 // Unwrap returns the sentinel of the text that f lies in.
 func (f *Fault) Unwrap() error { return f.kind }
 
-// maxFaults bounds what is said of one text: who has that many faults needs to
-// see no more, and a hostile text must not make a long error.
+// maxFaults bounds the faults that are reported of one text: nobody needs to see more at once, and
+// a hostile text must not make a long error.
 const maxFaults = 32
 
 // faults collects what is wrong in one text.

@@ -14,10 +14,9 @@ const (
 	keyOldAttachments = "cni.dev/attachments"
 )
 
-// ParseRelease reads of a configuration only what DEL and GC need: CNIVersion,
-// Name, Mode, the paths and the valid attachments. Faults elsewhere do not
-// matter to it, since what a configuration says today must not keep an address
-// that it led to yesterday.
+// ParseRelease reads of a configuration only what DEL and GC need: CNIVersion, Name, Mode, the
+// paths and the valid attachments. It ignores faults elsewhere: a configuration that has become
+// faulty must not keep an address from being freed.
 func ParseRelease(stdin []byte) (*Config, error) {
 	p := parser{faults: faults{kind: ErrConfig}}
 	top, ok := p.document(stdin)

@@ -33,9 +33,9 @@ func (o object) at(key string) string {
 	return o.path + "." + key
 }
 
-// find returns member key as it stands, also if it is null or empty. As encoding/json reads
-// it, the key may be written in another case. Of several members with the key it is one that says
-// something, and of these the one that is written as the key is, else the last.
+// find returns the member key as it is, even if it is null or empty. Like encoding/json it ignores
+// the case of the key. If there are several such members, it prefers one that is neither null nor
+// empty, then one whose case is that of key, then the last.
 func (o object) find(key string) (raw json.RawMessage, ok bool) {
 	best := -1
 	for _, f := range o.fields {

@@ -151,10 +151,10 @@ func definesForm(name string) form {
 	}
 }
 
-// unknownKey decides what becomes of a key that o cannot have; names are those that it can have.
-// Who has mistyped one of these, or written another of Tenure's keys in the wrong place, is told:
-// what he wanted would not happen. Any other key is somebody else's, and is noted, as
-// encoding/json passes it over. One whose value nobody has set is nothing at all.
+// unknownKey decides what becomes of a key that o cannot have; names are the keys that it can have.
+// A key that looks like one of these, or is a key of Tenure in the wrong place, is a fault: without
+// it the author's wish would be lost. Any other key is somebody else's: it is noted as ignored. A
+// key without a value is not even noted.
 func (p *parser) unknownKey(o object, f field, names []string) {
 	if p.full() || isZero(f.raw) {
 		return

@@ -11,9 +11,8 @@ import (
 // lease's name is the pool's and more.
 const maxPoolName = 63
 
-// poolName returns the name of the implicit pool that a person calls s: s itself
-// where that can be a pool's name, else the nearest name with a hash of s, so
-// that two names stay two.
+// poolName returns the name of the implicit pool for s. It is s if that can be the name of a pool.
+// Otherwise it is a similar name with a hash of s, so that different names stay different.
 //
 //	blue      -> blue
 //	Blue_Net  -> blue-net-374dc56352

@@ -18,10 +18,10 @@ func InDefaultDomain(name, domain string) bool {
 	return domain == DefaultDomain || domain == "" && name == DefaultDomain
 }
 
-// Place returns which of pools, the oldest first, is that of a configuration of [DefaultDomain]
-// with these CIDRs: the one whose CIDRs overlap them. All configurations that overlap are so of one
-// pool. It returns false where there is none yet. CIDRs that overlap several pools, which no one
-// pool can have, are an error.
+// Place returns which of pools a configuration of [DefaultDomain] with these CIDRs belongs to: the
+// one whose CIDRs overlap them. So all configurations that overlap share one pool. pools has the
+// oldest first. ok is false if there is no such pool yet. CIDRs that overlap several pools are an
+// error, since no one pool can have them.
 //
 // A pool that overlaps an older one is not opened beside it, and so is not looked at beside it.
 func Place(cidrs []netip.Prefix, pools []DomainPool) (DomainPool, bool, error) {

@@ -5,18 +5,16 @@ import (
 	"sync"
 )
 
-// A Reader is [ParseConfig] for a process that is given the same configurations again
-// and again: all interfaces of a network come with its text, and differ in CNI_ARGS
-// alone unless their pods ask for something. It reads such a text once. The zero
-// Reader has read nothing; it may be used by several goroutines at a time.
+// A Reader is [ParseConfig] for a process that gets the same configurations again and again. All
+// interfaces of a network have the same text, and differ only in CNI_ARGS unless their pods ask for
+// something. It parses such a text once. The zero Reader is ready; it may be used concurrently.
 type Reader struct {
 	mu    sync.Mutex
 	known map[string]*Config // guarded by mu; by their texts, without CNI_ARGS
 }
 
-// Bounds of what a Reader keeps. A node has a few networks; texts that are made for a
-// pod each, as a runtime does that passes a MAC address, push the others out, which are
-// then read anew.
+// Bounds of what a Reader keeps. A node has a few networks. If a runtime makes a text for each pod,
+// as with a MAC address, such texts push the others out, which are then parsed again.
 const (
 	maxKnown     = 64
 	maxKnownText = 16 << 10

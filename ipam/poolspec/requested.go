@@ -29,9 +29,8 @@ func (p *parser) runtimeConfig(top object) {
 	}
 }
 
-// requested reads the addresses that were asked for. There are three places to
-// ask; by the conventions, the first that says something counts, and what the
-// others say does not matter.
+// requested reads the addresses that were asked for. There are three places to ask. By the
+// conventions the first one that names any address counts, and the others are ignored.
 func (p *parser) requested(cniArgs string) {
 	fromArgs := p.cniArgs(cniArgs)
 	from := p.runtime.ips

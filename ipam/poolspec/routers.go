@@ -46,9 +46,9 @@ func (s Source) RoutersIn(ranges []allocator.Range) []netip.Addr {
 	return slices.Compact(all)
 }
 
-// ViewOf returns what the source may take of a pool of this shape: its view, without the
-// addresses that routers have as it sees the pool. The pool itself lacks them once the
-// controller has seen the network's definition.
+// ViewOf returns what the source may take of a pool of this shape: its view without the addresses
+// of routers. The controller takes these out of the pool, too, once it has seen the network's
+// definition.
 func (s Source) ViewOf(shape *allocator.Shape) allocator.View {
 	if s.Implicit != nil || !s.TakesFirst {
 		return s.View
@@ -66,8 +66,8 @@ func (s Source) ViewOf(shape *allocator.Shape) allocator.View {
 	return s.View.Intersect(allocator.NewView(buildSet(&b)))
 }
 
-// gatewayOf returns the gateway that an address of range r is answered with; zero is none. What
-// the interface plugin takes for itself is one, unless it lies outside the range.
+// gatewayOf returns the gateway in the result for an address of range r; zero is none. An address
+// that the interface plugin takes for itself is the gateway, unless it lies outside the range.
 func (s Source) gatewayOf(r allocator.Range) netip.Addr {
 	if !r.Gateway.IsValid() && s.TakesFirst && r.Prefix.Bits() < r.Prefix.Addr().BitLen() {
 		return r.Prefix.Addr().Next()

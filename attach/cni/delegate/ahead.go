@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A waiting is a plugin whose process runs, and which waits for its configuration: it is
-// not called yet. A plugin takes longer to come to the point of reading it than a disk
-// takes to sync the journal, so that both go on at once.
+// A waiting is a plugin whose process runs and waits for its configuration: it is not called yet.
+// Until a plugin reads its configuration takes longer than the journal takes to sync, so both
+// happen at the same time.
 type waiting struct {
 	x     *executor
 	p     *process
@@ -28,8 +28,8 @@ func (x *executor) startAhead(path string, stdin []byte, environ []string) *wait
 	}
 	out, in := os.NewFile(uintptr(ends[0]), "stdin"), os.NewFile(uintptr(ends[1]), "stdin")
 	defer out.Close() // the plugin has it
-	// What is given has to find room in the pipe: a plugin need not read it, nor need what
-	// it leaves behind, which may keep it open for good.
+	// The configuration must fit into the pipe: the plugin may not read it, and a process that the
+	// plugin leaves behind may keep the pipe open for good.
 	if size, err := unix.FcntlInt(in.Fd(), unix.F_GETPIPE_SZ, 0); err != nil || len(stdin) > size {
 		_ = in.Close() // nobody has it
 		return nil
@@ -53,9 +53,9 @@ func (w *waiting) call() ([]byte, error) {
 	return w.x.outcome(stdout, stderr, errors.Join(ended, err))
 }
 
-// end ends a plugin that is not to be called: with its group, since it may be a script that
-// has another program read its input, and before its input ends, so that it does not take
-// that for a configuration. Nil is none.
+// end ends a plugin that is not called. It kills the plugin's process group, for the plugin may be
+// a script that has another program read its input. It does so before it closes the input, which
+// the plugin could take for an empty configuration. w may be nil.
 func (w *waiting) end() error {
 	if w == nil {
 		return nil

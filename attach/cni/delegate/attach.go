@@ -17,11 +17,10 @@ import (
 	"github.com/tenure-ipam/tenure/attach/plan"
 )
 
-// Attach carries out the plan of h. It returns the default network's result, in the
-// version of its configuration, and what the agent is to be told; the journal has
-// both when it returns. Where a plugin is missing nothing is begun. If a step fails, no
-// later one is begun, and what was done is undone in the reverse order; what cannot be
-// undone now stays in the journal.
+// Attach carries out the plan of h. It returns the default network's result, in the version of its
+// configuration, and what the agent is to be told; the journal has both when it returns. If a
+// plugin is missing, nothing is begun. If a step fails, no later one is begun, and the steps that
+// were done are undone in reverse order. What cannot be undone stays in the journal.
 func (r *Runner) Attach(ctx context.Context, h journal.Head) (types.Result, facts.Report, error) {
 	lists, err := r.chains(h.Plan)
 	if err != nil {
@@ -223,9 +222,8 @@ func (a *attaching) keepLeft() {
 	}
 }
 
-// rehearse does with a result that means nothing what is done with the plugins' results.
-// Code that runs for the first time is brought into memory page by page, which so is over
-// when the first plugin has ended.
+// rehearse processes an empty result as the plugins' results are processed later. Code that runs
+// for the first time is loaded page by page: this way it is loaded while the first plugin runs.
 func (a *attaching) rehearse() {
 	s := plan.Step{IfName: a.IfName}
 	list := &chain{name: "rehearsal", version: a.lists[0].version}

@@ -152,10 +152,9 @@ func (r *Runner) del(ctx context.Context, e *journal.Entry, i int, netns string)
 	return r.removeDevice(s.Device)
 }
 
-// recoverDamaged undoes an attachment whose journal is damaged by what the cache of results
-// cache has of the container, and sets the journal aside. The cache has no steps
-// that were begun and never done; if it has none at all, Recover says so once by
-// an error: then nothing is known.
+// recoverDamaged undoes an attachment whose journal is damaged by what the cache of results cache
+// has of the container, and sets the journal aside. The cache lacks steps that were begun and not
+// done. If it has nothing of the container, Recover returns an error once: then nothing is known.
 func (r *Runner) recoverDamaged(ctx context.Context, k journal.Key, netns string, damaged *journal.DamagedError) error {
 	found, err := r.detachCached(ctx, k, filepath.Base(damaged.Path), netns) // its results have its name
 	if err != nil {

@@ -35,9 +35,9 @@ type executor struct {
 	meanwhile func()
 }
 
-// exec runs a plugin and returns what it answers. The end of ctx ends the wait for
-// one that is being installed; one that runs comes to its own end, since nobody
-// could tell what it had done until then.
+// exec runs a plugin and returns its answer. The end of ctx ends the wait for a plugin that is
+// being installed. It does not stop a plugin that runs: nobody could tell what the plugin had done
+// until then.
 func (x *executor) exec(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
 	for try := 1; ; try++ {
 		stdout, stderr, err := x.run(path, stdin, environ)
@@ -90,9 +90,8 @@ type process struct {
 // Package os/exec does the same and more, at twice the cost: it first runs a process
 // of its own to see how it can wait.
 //
-// The program leads a process group. If a signal ends it, it has not waited for what it
-// has started, an IPAM plugin most often. That ends with it: what it did later would be
-// undone by nobody.
+// The program leads a process group. If a signal ends it, a process that it has started, mostly an
+// IPAM plugin, may still run. That is killed too, since nobody would undo what it does later.
 func (x *executor) start(path string, stdin *os.File, environ []string) (*process, error) {
 	p := &process{path: path}
 	for i, name := range []string{"stdout", "stderr"} {

@@ -26,10 +26,10 @@ const heirs = 5 * time.Second
 // containers; extra are configurations of networks that no journal may have, such
 // as the default network's.
 //
-// Where a valid attachment has no journal that reads, nobody is told: what its
-// container holds would be missing from what is valid, and be taken from it. So it is where a
-// journal of another network does not read, whose container may be alive: it may be one that was
-// written before the meta-plugin's configuration got another name.
+// If a valid attachment has no readable journal, no plugin is called: what its container holds
+// would be missing from the valid attachments, and be taken from it. The same holds if a journal of
+// another network cannot be read whose container may be alive: it may have been written before the
+// meta-plugin's configuration was renamed.
 func (r *Runner) GC(ctx context.Context, network string, valid []types.GCAttachment, extra []json.RawMessage, now time.Time) error {
 	missing := make(map[journal.Key]bool, len(valid))
 	files := make(map[string]bool, len(valid))

@@ -90,8 +90,9 @@ func ownInterface(s plan.Step, r *types100.Result) int {
 	return first
 }
 
-// addressesOf returns the addresses of the interface with that index, as the status shows them: if
-// the result says of none on which interface it is, they are this one's, as many plugins mean it.
+// addressesOf returns the addresses of the interface with that index, as the status shows them. If
+// the result names an interface for no address, all of them are this interface's: many plugins mean
+// that.
 func addressesOf(own int, r *types100.Result) (addrs []netip.Addr) {
 	hasIndex := func(ip *types100.IPConfig) bool { return ip.Interface != nil && *ip.Interface >= 0 }
 	indexed := own >= 0 && slices.ContainsFunc(r.IPs, hasIndex)

@@ -10,9 +10,8 @@ import (
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 )
 
-// fullOf returns a result in the newest version. It refuses one with elements that
-// are null, or lack what they are about: the CNI library reads them, and falls over them when
-// it converts.
+// fullOf returns a result in the newest version. It refuses a result with elements that are null or
+// incomplete: the CNI library accepts them, and panics when it converts them.
 func fullOf(result types.Result) (*types100.Result, error) {
 	null := false
 	switch r := result.(type) {
