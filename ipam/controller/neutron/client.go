@@ -162,15 +162,15 @@ func (c *Client) network(ctx context.Context) (*gophercloud.ServiceClient, error
 
 // project returns the ID of the project that the credentials are of; "" where nobody is asked who
 // it is.
-func (c *Client) project(ctx context.Context) string {
+func (c *Client) project(ctx context.Context) (string, error) {
 	service, err := c.network(ctx)
-	if err != nil || service.ProviderClient == nil {
-		return ""
+	if err != nil {
+		return "", explain("find the project of the credentials", err)
 	}
 	if token, ok := service.GetAuthResult().(tokens.CreateResult); ok {
 		if p, err := token.ExtractProject(); err == nil && p != nil {
-			return p.ID
+			return p.ID, nil
 		}
 	}
-	return ""
+	return "", nil
 }

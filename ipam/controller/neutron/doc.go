@@ -7,6 +7,9 @@
 //	device_owner  "tenure:" and the cluster's name, see [Config.Cluster]
 //	device_id     the UID of the claim
 //
+// Any project may write these on its ports. So a port is ours only if it is of the project that the
+// credentials are of.
+//
 // # Calls, time limits and retries
 //
 // Each HTTP request has [Config.CallTimeout], but for one that makes many ports, which may take

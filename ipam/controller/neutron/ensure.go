@@ -71,7 +71,7 @@ func (c *Client) Ensure(ctx context.Context, w Want) (Port, error) {
 
 // portsOf returns the ports that the claims of all have, by claim.
 func (b *budget) portsOf(ctx context.Context, all ...Want) (map[string][]Port, error) {
-	q := url.Values{"device_owner": {b.c.owner()}}
+	q := url.Values{}
 	for _, w := range all {
 		q.Add("device_id", w.Claim)
 	}
@@ -79,12 +79,10 @@ func (b *budget) portsOf(ctx context.Context, all ...Want) (map[string][]Port, e
 	if len(all) > 1 {
 		op = fmt.Sprintf("list the ports of %d claims", len(all))
 	}
-	found, err := b.list(ctx, op, q)
+	found, err := b.ours(ctx, op, q)
 	of := map[string][]Port{}
 	for _, p := range found {
-		if p.Owner == b.c.owner() {
-			of[p.Claim] = append(of[p.Claim], p)
-		}
+		of[p.Claim] = append(of[p.Claim], p)
 	}
 	return of, err
 }

@@ -93,7 +93,7 @@ func (b *budget) idsOf(ctx context.Context, kind, mark, network string) (ids []s
 	if network != "" {
 		q.Set("network_id", network)
 	}
-	all, err := b.listed(ctx, "list "+kind+"s", kind+"s", q)
+	all, err := b.made(ctx, kind+"s", q)
 	for _, l := range all {
 		if l.Description == mark && (network == "" || l.NetworkID == network) {
 			ids = append(ids, l.ID)
@@ -102,13 +102,27 @@ func (b *budget) idsOf(ctx context.Context, kind, mark, network string) (ids []s
 	return ids, err
 }
 
+// made returns the subnets or the networks, which kind says, that q selects and that are of the
+// credentials' project. Any project may write our mark on what it makes, and share that with ours.
+func (b *budget) made(ctx context.Context, kind string, q url.Values) ([]listed, error) {
+	all, err := b.listed(ctx, "list "+kind, kind, q)
+	if err != nil {
+		return nil, err
+	}
+	project, err := b.c.project(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(l listed) bool { return project != "" && l.Project != project }), nil
+}
+
 // SubnetKeys returns the keys of all subnets and networks that [Client.EnsureSubnet] has made for
 // this cluster, each once.
 func (c *Client) SubnetKeys(ctx context.Context) (keys []string, err error) {
 	ctx, cancel, b := c.begin(ctx)
 	defer cancel()
 	for _, kind := range []string{"networks", "subnets"} {
-		all, err := b.listed(ctx, "list "+kind, kind, url.Values{"fields": {"id", "description"}})
+		all, err := b.made(ctx, kind, url.Values{"fields": {"id", "description", "project_id"}})
 		if err != nil {
 			return nil, err
 		}

@@ -43,7 +43,8 @@ func (c *Client) PortsOfServers(ctx context.Context, network string, servers []s
 			}
 		}
 	}
-	return ofMachines(all, c.project(ctx)), nil
+	ours, err := c.project(ctx)
+	return ofMachines(all, ours), err
 }
 
 // ofMachines returns those of the ports that name machines which are the machines'. Where there are

@@ -27,9 +27,6 @@ type Want struct {
 	Claim string
 	// Network is the ID of the network. It must not be empty.
 	Network string
-	// Project is the ID of the port's project. Empty is that of the credentials; another one
-	// is for administrators.
-	Project string
 	// Addresses are what the port must have, at most one for a subnet. With none, Neutron
 	// chooses: one IPv4 address and one IPv6 address of the network's subnets. Whether an
 	// address is in the allocation pools is for the caller to check: Neutron gives any that
@@ -112,7 +109,7 @@ func (w Want) check() error {
 // would enforce them. Port security is as the network has it.
 func (w Want) body(owner string) ports.CreateOpts {
 	opts := ports.CreateOpts{
-		NetworkID: w.Network, Name: w.Name, Description: w.Description, ProjectID: w.Project,
+		NetworkID: w.Network, Name: w.Name, Description: w.Description,
 		DeviceID: w.Claim, DeviceOwner: owner, SecurityGroups: &[]string{}, MACAddress: w.MAC.String(),
 	}
 	if len(w.Addresses) > 0 {
@@ -175,6 +172,21 @@ func (b *budget) list(ctx context.Context, op string, q url.Values) (all []Port,
 	return all, err
 }
 
+// ours returns the ports of this cluster that q selects. Any project may write our owner on a port
+// that it makes, so only those of the credentials' project count.
+func (b *budget) ours(ctx context.Context, op string, q url.Values) ([]Port, error) {
+	q.Set("device_owner", b.c.owner())
+	all, err := b.list(ctx, op, q)
+	if err != nil {
+		return nil, err
+	}
+	project, err := b.c.project(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(p Port) bool { return p.Owner != b.c.owner() || project != "" && p.Project != project }), nil
+}
+
 // portOf returns a port as we have it. What is no address is left out.
 func portOf(p ports.Port) Port {
 	mac, _ := net.ParseMAC(p.MACAddress)
@@ -197,8 +209,7 @@ func portOf(p ports.Port) Port {
 func (c *Client) Ours(ctx context.Context, networks ...string) ([]Port, error) {
 	ctx, cancel, b := c.begin(ctx)
 	defer cancel()
-	all, err := b.list(ctx, "list the cluster's ports", url.Values{"device_owner": {c.owner()}, "network_id": networks})
-	return slices.DeleteFunc(all, func(p Port) bool { return p.Owner != c.owner() }), err
+	return b.ours(ctx, "list the cluster's ports", url.Values{"network_id": networks})
 }
 
 // Delete deletes a port of a claim. It looks at the port before, and leaves one that is not

@@ -38,6 +38,7 @@ type Route struct {
 type listed struct {
 	ID          string `json:"id"`
 	Description string `json:"description"`
+	Project     string `json:"project_id"`
 	NetworkID   string `json:"network_id"`
 	CIDR        string `json:"cidr"`
 	Pools       []struct {
