@@ -112,7 +112,7 @@ func Gather(f Facts) *Evidence {
 	}
 	for i := range f.Pods {
 		p := &f.Pods[i]
-		if other := e.pods[p.Runtime]; other != nil && other.UID == p.Runtime && other != p {
+		if other := e.pods[p.Runtime]; f.Others[p.Runtime] || other != nil && other.UID == p.Runtime && other != p {
 			p.Runtime = "" // it passes for the mirror of another pod
 		}
 		e.pods[p.uid()], e.byName[p.String()] = p, p

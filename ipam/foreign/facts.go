@@ -17,7 +17,9 @@ type Facts struct {
 	Now         time.Time
 	Definitions []Definition
 	Pods        []Pod
-	Records     []Record
+	// Others are the other pods that are bound to nodes and have not ended, by their objects' UIDs.
+	Others  map[protocol.UID]bool
+	Records []Record
 	// Reports are the answers of the nodes' agents.
 	Reports map[protocol.NodeName]protocol.Report
 	// Asked is what the nodes were asked for; nil is all. PassedOver is what is not waited for any

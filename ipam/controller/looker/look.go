@@ -108,7 +108,7 @@ func (l *Looker) newLook() *look {
 	return &look{
 		Looker: l, nodes: map[protocol.NodeName]*node{}, asked: map[protocol.NodeName]*question{},
 		facts: foreign.Facts{
-			Now: l.Now(), Leases: map[protocol.PoolName][]protocol.Lease{}, Agents: map[protocol.NodeName]bool{},
+			Now: l.Now(), Others: map[protocol.UID]bool{}, Leases: map[protocol.PoolName][]protocol.Lease{}, Agents: map[protocol.NodeName]bool{},
 			Reports: map[protocol.NodeName]protocol.Report{}, Asked: map[foreign.Word]bool{}, PassedOver: map[foreign.Word]bool{},
 		},
 	}
@@ -280,6 +280,8 @@ func (t *look) read(ctx context.Context) error {
 	err = t.Live.BoundPods(ctx, func(o *corev1.Pod) {
 		if p := foreign.ReadPod(o); len(p.Selected) > 0 {
 			t.facts.Pods = append(t.facts.Pods, p)
+		} else {
+			t.facts.Others[p.UID] = true
 		}
 	})
 	if err != nil {

@@ -266,6 +266,21 @@ func TestWiderPoolWaitsForNobody(t *testing.T) {
 	}
 }
 
+// A pod that passes for the mirror of another pod, which selects no network, has nothing kept: that
+// would stay kept as long as the other runs, however many such pods come and go.
+func TestMirrorOfAnotherPod(t *testing.T) {
+	c := newCluster()
+	thief, other := showing("thief", "10.0.1.2"), showing("other", "10.0.1.3")
+	thief.Annotations["kubernetes.io/config.mirror"], other.Annotations = "other", nil
+	c.pools, c.pods = []v1alpha1.IPPool{lan()}, []*corev1.Pod{thief, other}
+	c.answer = func(look protocol.Query) protocol.Report {
+		return protocol.Report{ID: look.ID, Running: []protocol.UID{"other"}}
+	}
+	if v := c.look(t); !v.Clear() || len(c.asks) > 0 {
+		t.Errorf("stage %d, %q, asks for %v; want nothing kept", v.Stage, v.Why, c.asks)
+	}
+}
+
 // A report that goes on is asked for to its end.
 func TestReportInParts(t *testing.T) {
 	c := newCluster()
