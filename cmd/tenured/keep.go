@@ -24,7 +24,7 @@ const mountsFile = "/proc/self/mountinfo"
 type keeper struct {
 	from, to string
 	out      io.Writer
-	seen     map[string]fileState // what was installed, by name
+	seen     map[string]fileState // what was found to be as installed, by name
 }
 
 // fileState tells a file from every other one, and from itself after a change.
@@ -104,6 +104,9 @@ func (k *keeper) look(ctx context.Context) error {
 	for _, name := range plugins {
 		path := filepath.Join(k.to, name)
 		state, err := stateOf(path)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
 		last, known := k.seen[name]
 		if known && err == nil && state == last {
 			continue
@@ -120,10 +123,12 @@ func (k *keeper) look(ctx context.Context) error {
 		case !known:
 			fmt.Fprintf(k.out, "%s: up to date in %s\n", name, k.to)
 		}
-		// Where it is gone again, the next look finds that.
-		if k.seen[name], err = stateOf(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
+		// What is noted was there before the comparison. Of a file that was put there the next
+		// look notes it: others may have changed it since.
+		if changed {
+			state = fileState{}
 		}
+		k.seen[name] = state
 	}
 	return nil
 }

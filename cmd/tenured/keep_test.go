@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -138,3 +139,31 @@ func TestKeepEndsWhenItIsStopped(t *testing.T) {
 		t.Errorf("it says %q", &out)
 	}
 }
+
+// TestKeepSeesAChangeRightAfterItsOwn: what others change as soon as it was put back is put back
+// again.
+func TestKeepSeesAChangeRightAfterItsOwn(t *testing.T) {
+	from, to := programsIn(t, "one"), t.TempDir()
+	k := keeper{from: from, to: to, seen: map[string]fileState{}}
+	k.out = writerFunc(func(text []byte) (int, error) { // between the installation and the note of it
+		if bytes.Contains(text, []byte("installed")) {
+			for _, name := range plugins {
+				if err := os.Truncate(filepath.Join(to, name), 0); err != nil && !errors.Is(err, os.ErrNotExist) {
+					return 0, err
+				}
+			}
+		}
+		return len(text), nil
+	})
+	for range 3 {
+		if err := k.look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	says(t, to, "one")
+}
+
+// writerFunc is what writes.
+type writerFunc func(text []byte) (int, error)
+
+func (f writerFunc) Write(text []byte) (int, error) { return f(text) }
