@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -323,14 +324,16 @@ func (p *Ports) servers(ctx context.Context) (map[string]string, error) {
 }
 
 // inUse returns, by node, what its pods have of a pool by claims, as our ports on the network say.
-// Allowed is what the nodes' ports allow: what is in use stays allowed. More comes for pods that
-// are there: see users.
+// Allowed is what the ports of nodes that have some allow: what is in use stays allowed. More comes
+// for pods that are there: see users.
 func (p *Ports) inUse(ctx context.Context, pool *v1alpha1.IPPool, ours []neutron.Port, allowed map[string][]neutron.Pair) (map[string][]neutron.Pair, error) {
 	var uses v1alpha1.IPSubLeaseList
 	if err := p.Cache.List(ctx, &uses, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list uses: %w", err)
 	}
-	of, users := map[string][]neutron.Pair{}, users{live: p.Live, on: map[string][]corev1.Pod{}}
+	of, users := map[string][]neutron.Pair{}, users{
+		cache: p.Cache, live: p.Live, on: map[string][]corev1.Pod{}, claims: map[v1alpha1.ClaimReference]*ipamclaims.IPAMClaim{},
+	}
 	for i := range uses.Items {
 		use, node := uses.Items[i].Spec.Use, uses.Items[i].Spec.Node
 		if use == nil {
@@ -338,7 +341,7 @@ func (p *Ports) inUse(ctx context.Context, pool *v1alpha1.IPPool, ours []neutron
 		}
 		pairs := pairsOf(use.Claim.UID, pool, ours)
 		isNew := func(pair neutron.Pair) bool { return !slices.Contains(allowed[node], pair) }
-		if slices.ContainsFunc(pairs, isNew) {
+		if _, withPort := allowed[node]; withPort && slices.ContainsFunc(pairs, isNew) {
 			there, err := users.there(ctx, node, *use)
 			if err != nil {
 				return nil, err

@@ -1,6 +1,8 @@
 package ports
 
 import (
+	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -86,6 +88,53 @@ func TestPairsOfPodsThatAreThere(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// reads counts what is read.
+type reads struct {
+	client.Reader
+	gets, lists int
+}
+
+func (r *reads) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	r.gets++
+	return r.Reader.Get(ctx, key, o, opts...) //nolint:wrapcheck // as it is
+}
+
+func (r *reads) List(ctx context.Context, o client.ObjectList, opts ...client.ListOption) error {
+	r.lists++
+	return r.Reader.List(ctx, o, opts...) //nolint:wrapcheck // as it is
+}
+
+// TestPairsOfManyUses: an agent may write any number of uses, of claims that there are or not. All
+// looks wait for one another, so what one reads at the API server does not grow with them. Nothing
+// is read for nodes without a port.
+func TestPairsOfManyUses(t *testing.T) {
+	owned := claimOf("ua", "10.9.0.5/24", "")
+	owned.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "other", UID: "other"}}
+	objects := []client.Object{pairsPool(), virtual("vm", machine), owned, podOn("team", "ua", "vm"), podOn("team", "ub", "metal")}
+	for i := range 50 {
+		for _, node := range []string{"vm", "metal"} {
+			use := useOf("ua", node)
+			use.Name = fmt.Sprint(node, i)
+			use.Spec.Use.Interface = fmt.Sprint("net", i)
+			other := use.DeepCopy()
+			other.Name += "b"
+			other.Spec.Use.Claim.Name = fmt.Sprint("other", i)
+			objects = append(objects, use, other)
+		}
+	}
+	c := &cloud{ours: []neutron.Port{ourPort("a", "ua", pairA.Addr, macA)}, servers: nodesPort()}
+	p, kc := newPorts(t, c, objects...)
+	live := &reads{Reader: kc}
+	p.Live = live
+	_, bad, err := p.allow(t.Context(), c, pairsPool())
+	if err != nil || bad.Reason != nodePortNotFound {
+		t.Errorf("the problem is %+v, %v; want that one node has no port", bad, err)
+	}
+	if got := c.pairs(); len(got) > 0 || live.gets != 1 || live.lists != 1 {
+		t.Errorf("the node's port allows %v after %d claims and %d lists of pods were read; want none, 1 and 1", got, live.gets, live.lists)
 	}
 }
 

@@ -16,9 +16,13 @@ import (
 // users finds whether the pods are there for which nodes use claims. An agent may write a use of
 // any claim in its node's name: that alone must not have Neutron let the node through with the
 // claim's address.
+//
+// Agents may write any number of uses: what these name is read live once, and claims only if the
+// cache has them.
 type users struct {
-	live client.Reader
-	on   map[string][]corev1.Pod // the pods of nodes, which are read once
+	cache, live client.Reader
+	on          map[string][]corev1.Pod                           // the pods of nodes
+	claims      map[v1alpha1.ClaimReference]*ipamclaims.IPAMClaim // nil: there is none
 }
 
 // there reports whether the pod that a use names is on the node, and may have the claim.
@@ -34,15 +38,35 @@ func (u users) there(ctx context.Context, node string, use v1alpha1.Use) (bool, 
 	if i < 0 {
 		return false, nil
 	}
-	var claim ipamclaims.IPAMClaim // of those with addresses the cache keeps no owners
-	err = kube.Call(ctx, func(ctx context.Context) error {
-		return u.live.Get(ctx, client.ObjectKey{Namespace: use.Claim.Namespace, Name: use.Claim.Name}, &claim)
-	})
-	if err != nil {
-		return false, client.IgnoreNotFound(err) //nolint:wrapcheck // says what it is about
+	claim, err := u.claim(ctx, use.Claim)
+	if claim == nil || err != nil {
+		return false, err
 	}
-	may, _ := protocol.BelongsTo(kube.PodRefOf(&pods[i]), kube.ClaimOf(&claim))
-	return may && string(claim.UID) == use.Claim.UID, nil
+	may, _ := protocol.BelongsTo(kube.PodRefOf(&pods[i]), kube.ClaimOf(claim))
+	return may, nil
+}
+
+// claim returns a claim with its owners, which the cache does not keep of those with addresses. Nil
+// says that there is none.
+func (u users) claim(ctx context.Context, ref v1alpha1.ClaimReference) (*ipamclaims.IPAMClaim, error) {
+	if claim, known := u.claims[ref]; known {
+		return claim, nil
+	}
+	key := client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}
+	var cached ipamclaims.IPAMClaim
+	if err := u.cache.Get(ctx, key, &cached); err != nil || string(cached.UID) != ref.UID {
+		return nil, client.IgnoreNotFound(err) //nolint:wrapcheck // says what it is about
+	}
+	claim := &ipamclaims.IPAMClaim{}
+	err := kube.Call(ctx, func(ctx context.Context) error { return u.live.Get(ctx, key, claim) })
+	if client.IgnoreNotFound(err) != nil {
+		return nil, err //nolint:wrapcheck // says what it is about
+	}
+	if err != nil || string(claim.UID) != ref.UID {
+		claim = nil
+	}
+	u.claims[ref] = claim
+	return claim, nil
 }
 
 // podsOn returns the pods of a node.
