@@ -3,6 +3,7 @@ package ports
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -114,5 +115,31 @@ func TestPortsAreMadeBesideDeletions(t *testing.T) {
 	third, _ := p.take(p.Now())
 	if len(first.releases) != batch || len(second.make) != 1 || len(third.releases) != batch {
 		t.Errorf("jobs delete %d ports, make %d, delete %d; want %d, 1 and %d", len(first.releases), len(second.make), len(third.releases), batch, batch)
+	}
+}
+
+// TestForbiddenAddresses: credentials may suffice for ports, and not for their addresses to be
+// chosen, as on another project's network. Who asks for addresses by name keeps nobody back who
+// takes any.
+func TestForbiddenAddresses(t *testing.T) {
+	for want, addrs := range map[int][]netip.Addr{1: nil, 2: {netip.MustParseAddr("10.9.0.7")}} {
+		p, _ := newPorts(t, &cloud{}, sourcedPool())
+		p.Shapes = &pools.Shapes{}
+		named := crowdAsk(0)
+		named.Addresses = addrs
+		if _, err := p.Ask(t.Context(), named); err != nil {
+			t.Fatal(err)
+		}
+		j, _ := p.take(p.Now())
+		p.settle(j, []neutron.Ensured{{Err: &neutron.Error{Reason: neutron.Forbidden, Message: "no role"}}}, Problem{})
+		for i := range 2 {
+			if _, err := p.Ask(t.Context(), crowdAsk(1+i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		j, _ = p.take(p.Now().Add(firstWait))
+		if len(j.make) != want {
+			t.Errorf("after one that asked for %v was forbidden %d try; want %d", addrs, len(j.make), want)
+		}
 	}
 }

@@ -344,6 +344,9 @@ func (p *Ports) turn(e *entry, now time.Time, pools map[protocol.PoolName]bool) 
 	case neutron.Unavailable, neutron.Unauthorized, NotConfigured:
 		gates = append(gates, "")
 	case neutron.SubnetExhausted, neutron.QuotaExceeded, neutron.Forbidden, neutron.NotFound:
+		if e.problem.Reason == neutron.Forbidden && len(e.ask.Addresses) > 0 {
+			return // we may not choose addresses, and others may take any
+		}
 		gates = namesOf(e.ask)
 	default: // it is about this claim alone
 		return
