@@ -208,7 +208,7 @@ func Read(dirs []string) (all []Entry, unread []*FileError, err error) {
 			return nil, nil, derr
 		}
 		for _, f := range files {
-			if !f.Type().IsRegular() || strings.HasSuffix(f.Name(), SuffixTemp) {
+			if !f.Type().IsRegular() || IsTemp(f.Name()) {
 				continue
 			}
 			some, ferr := readFile(filepath.Join(dir, f.Name()))

@@ -170,3 +170,31 @@ func TestRecords(t *testing.T) {
 		}
 	}
 }
+
+// TestReadWhateverTheInterfaceIsCalled: what the meta-plugin is writing is no entry. A result of
+// the CNI library is, though its file ends like that by the name of the pod's interface.
+func TestReadWhateverTheInterfaceIsCalled(t *testing.T) {
+	const config, result = `{"name":"lan","type":"bridge","ipam":{"type":"whereabouts"}}`, `{"ips":[{"address":"10.0.0.5/24"}]}`
+	for name, is := range map[string]bool{
+		"lan-c1-net1":                     true,
+		"lan-c1-x.tmp":                    true,
+		"lan-c1-.tmp":                     true,
+		"lan-c1-x.0123456789.tmp":         true,
+		"c1.net1.0123456789abcdef":        true,
+		"c1.net1.0123456789abcdef.tmp":    false,
+		"lan-c1-x.0123456789abcdeg.tmp":   true,
+		"lan-c1-x0123456789abcdef.tmp":    true,
+		"lan-0123456789abcdef-a.x.tmp":    true,
+		"c1.a.b.tmp.fedcba9876543210":     true,
+		"c1.a.b.tmp.fedcba9876543210.tmp": false,
+	} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(cached(config, result)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		all, unread, err := Read([]string{dir})
+		if err != nil || len(unread) > 0 || (len(all) == 1) != is {
+			t.Errorf("%s: got %v, %v, %v; is it an entry: want %t", name, all, unread, err, is)
+		}
+	}
+}

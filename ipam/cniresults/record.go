@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 )
 
 // kind marks the only form of record that is known.
@@ -18,8 +19,18 @@ const kind = "cniCacheV1"
 // of the meta-plugin may have of them.
 const maxSize = 32 << 20
 
-// SuffixTemp ends the name of a file that is being written, and is none of the cache.
+// SuffixTemp ends the name of a file that the meta-plugin is writing: see [IsTemp].
 const SuffixTemp = ".tmp"
+
+// IsTemp reports whether a file of that name is one that the meta-plugin is writing, and none of the
+// cache. The meta-plugin's files end in a dot and 16 hexadecimal digits. One of the CNI library
+// ends in the name of an interface, of 15 bytes at most, and a pod may choose that name: it must
+// not pass for a file that is being written.
+func IsTemp(name string) bool {
+	final, ok := strings.CutSuffix(name, SuffixTemp)
+	dot := strings.LastIndexByte(final, '.')
+	return ok && dot >= 0 && len(final)-dot-1 == 16 && strings.Trim(final[dot+1:], "0123456789abcdef") == ""
+}
 
 // A Record is one attachment in the form of the CNI library's cache: how its plugins
 // were called, and what they answered.

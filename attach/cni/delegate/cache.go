@@ -103,7 +103,7 @@ func (r *Runner) cachedOf(containerID, prefix string) (all []cached, err error) 
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		if !strings.HasPrefix(name, prefix) || strings.HasSuffix(name, cniresults.SuffixTemp) {
+		if !strings.HasPrefix(name, prefix) || cniresults.IsTemp(name) {
 			continue
 		}
 		path := filepath.Join(r.cacheDir(), name)

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/tenure-ipam/tenure/attach/plan"
@@ -51,7 +50,7 @@ func (r *results) read(now time.Time) ([]sandbox, error) {
 		}
 		for _, e := range entries {
 			path := filepath.Join(dir, e.Name())
-			if !e.Type().IsRegular() || strings.HasSuffix(path, cniresults.SuffixTemp) {
+			if !e.Type().IsRegular() || cniresults.IsTemp(e.Name()) {
 				continue
 			}
 			there[path] = true
