@@ -22,10 +22,10 @@ const maxSize = 32 << 20
 // SuffixTemp ends the name of a file that the meta-plugin is writing: see [IsTemp].
 const SuffixTemp = ".tmp"
 
-// IsTemp reports whether a file of that name is one that the meta-plugin is writing, and none of the
-// cache. The meta-plugin's files end in a dot and 16 hexadecimal digits. One of the CNI library
-// ends in the name of an interface, of 15 bytes at most, and a pod may choose that name: it must
-// not pass for a file that is being written.
+// IsTemp reports whether a file of that name is one that the meta-plugin is writing, and none of
+// the cache. The meta-plugin's files end in a dot and 16 hexadecimal digits. One of the CNI
+// library ends in the name of an interface, of 15 bytes at most. A pod may choose that name: it
+// must not pass for a file that is being written.
 func IsTemp(name string) bool {
 	final, ok := strings.CutSuffix(name, SuffixTemp)
 	dot := strings.LastIndexByte(final, '.')

@@ -103,7 +103,8 @@ func expectDefaults(t *testing.T, ns cninet.NS, want ...string) {
 	}
 }
 
-// TestDefaultRoutes (N38, N39, N62).
+// TestDefaultRoutes (N38, N39, N62). No pod comes to have the address of a gateway: the kernel
+// takes no route through an address of its own.
 func TestDefaultRoutes(t *testing.T) {
 	n := routedNode(t)
 	for name, tt := range map[string]struct {
@@ -116,7 +117,7 @@ func TestDefaultRoutes(t *testing.T) {
 		"both":      {`[{"name":"a","default-route":["10.2.0.1","2001:db8:2::1"]},{"name":"b"}]`, []string{"net1 via 10.2.0.1", "net1 via 2001:db8:2::1"}, []any{"10.2.0.1", "2001:db8:2::1"}},
 		"of link":   {`[{"name":"a","default-route":["10.2.0.1","fe80::1"]}]`, []string{"net1 via 10.2.0.1", "net1 via fe80::1"}, []any{"10.2.0.1", "fe80::1"}},
 		"another":   {`[{"name":"a","default-route":["10.2.0.77"]}]`, []string{"net1 via 10.2.0.77", "eth0 via 2001:db8:1::1", "net1 via 2001:db8:2::1"}, []any{"10.2.0.77"}},
-		"several":   {`[{"name":"a","default-route":["10.2.0.9","10.2.0.8","2001:db8:2::9"]}]`, []string{"net1 via 10.2.0.9 metric 1", "net1 via 10.2.0.8 metric 2", "net1 via 2001:db8:2::9"}, []any{"10.2.0.9", "10.2.0.8", "2001:db8:2::9"}},
+		"several":   {`[{"name":"a","default-route":["10.2.0.79","10.2.0.78","2001:db8:2::79"]}]`, []string{"net1 via 10.2.0.79 metric 1", "net1 via 10.2.0.78 metric 2", "net1 via 2001:db8:2::79"}, []any{"10.2.0.79", "10.2.0.78", "2001:db8:2::79"}},
 		"empty":     {`[{"name":"a","default-route":[]}]`, []string{"net1 via 10.2.0.1", "net1 via 2001:db8:2::1"}, []any{"10.2.0.1", "2001:db8:2::1"}},
 		"last":      {`[{"name":"a"},{"name":"b","default-route":["10.3.0.1"]}]`, []string{"net2 via 10.3.0.1", "eth0 via 2001:db8:1::1", "net1 via 2001:db8:2::1"}, []any{"10.3.0.1"}},
 		"empty, no": {`[{"name":"a"},{"name":"b","default-route":[]}]`, nil, nil},
