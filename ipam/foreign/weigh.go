@@ -306,9 +306,9 @@ func (w *weighing) pending(segment []Definition) (waiting []*Pod) {
 
 // askForWaiting notes the nodes that have to say something because of what waits of the pool: those
 // of pods that may be about to get an address of it. The object of a pod that was deleted by force
-// is gone while it runs, and so may its record be. So these are all nodes that live where a record
-// is of a pod that nobody knows, and where pods use a pool that is about to be opened, or of which
-// another IPAM may have given what waits.
+// is gone while it runs, and so may its record be: of such a pod only its node can tell. So these
+// are all nodes that live where a record is of a pod that nobody knows, where another IPAM may have
+// given what waits, and where pods use a pool that is about to be opened.
 func (w *weighing) askForWaiting(segment []Definition, pending []*Pod) {
 	if w.New == nil || len(w.New.Ranges()) == 0 {
 		return
@@ -319,7 +319,7 @@ func (w *weighing) askForWaiting(segment []Definition, pending []*Pod) {
 		}
 	}
 	others := w.Fenced || slices.ContainsFunc(segment, func(d Definition) bool { return d.HostLocal })
-	if slices.ContainsFunc(w.strays, w.New.Contains) || (w.CheckAll || others) && w.used() {
+	if others || slices.ContainsFunc(w.strays, w.New.Contains) || w.CheckAll && w.used() {
 		for node := range w.Agents {
 			if w.lives(node) {
 				w.asks[node] = true
