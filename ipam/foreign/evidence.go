@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -48,10 +49,11 @@ type Evidence struct {
 	// given is what the nodes say that Tenure has given, and runs, without an address, which pods
 	// they say run.
 	given, runs map[sighted]bool
-	// has are the addresses that are kept for a pod, or that it is said to have, and refused says
-	// of which nodes not all that they say counts, and why.
-	has     map[named]map[netip.Addr]bool
-	refused map[protocol.NodeName]string
+	// has are the addresses that are kept for a pod, or that it is said to have.
+	has map[named]map[netip.Addr]bool
+	// refused are the sightings of nodes that do not count, by address. The source of each says
+	// why.
+	refused []claim
 }
 
 // podOn is a pod by the runtime's UID and its node: another node may name it, too.
@@ -85,8 +87,9 @@ const (
 	// mostShown is how many addresses of a pod's status count: any user can write an annotation.
 	// Those that are kept for the pod already are among them.
 	mostShown = 16
-	// mostSeen is how many addresses a node may have seen of a pod, with those that are kept.
-	mostSeen = 64
+	// mostSeen is how many addresses a node may have seen of a pod, with those that are kept: one
+	// of each family on each network that the pod may select.
+	mostSeen = 2 * npwg.MaxSelections
 	// mostStrays is how many sandboxes a node may have whose pods nobody knows, with those that
 	// something is kept for.
 	mostStrays = 256
@@ -97,7 +100,7 @@ func Gather(f Facts) *Evidence {
 	e := &Evidence{
 		Facts: f, pods: map[protocol.UID]*Pod{}, byName: map[string]*Pod{}, serves: map[protocol.UID][]podUse{},
 		known: map[string]*Definition{}, selecting: map[string][]*Pod{}, given: map[sighted]bool{}, runs: map[sighted]bool{}, weighed: map[protocol.PoolName]*weighing{},
-		has: map[named]map[netip.Addr]bool{}, refused: map[protocol.NodeName]string{},
+		has: map[named]map[netip.Addr]bool{},
 	}
 	for _, b := range f.Kept {
 		for _, name := range []string{"", b.To.Namespace + "/" + b.To.Name} {
@@ -154,6 +157,7 @@ func Gather(f Facts) *Evidence {
 		return cmp.Or(x.addr.Compare(y.addr), int(y.by)-int(x.by), strings.Compare(string(x.pod.uid()), string(y.pod.uid())), strings.Compare(string(x.pod.Node), string(y.pod.Node)), strings.Compare(x.of, y.of))
 	})
 	slices.SortFunc(e.strays, netip.Addr.Compare)
+	slices.SortFunc(e.refused, func(x, y claim) int { return cmp.Or(x.addr.Compare(y.addr), strings.Compare(x.source, y.source)) })
 	return e
 }
 
@@ -203,14 +207,20 @@ func (e *Evidence) report(node protocol.NodeName, r protocol.Report, kept []Kept
 			continue
 		}
 		known := e.pods[pod.uid()] == pod
+		why := ""
 		switch {
 		case !known && !pod.nameable():
-			e.refused[node] = fmt.Sprintf("it reports that %v is of a sandbox that it does not name", s.Addr)
+			why = fmt.Sprintf("it reports that %v is of a sandbox that it does not name", s.Addr)
+		case !known && !strays[pod.uid()] && len(strays) >= mostStrays:
+			why = fmt.Sprintf("it reports more than can be: more than %d sandboxes of pods that nobody knows", mostStrays)
+		case !e.mayHave(named{podOn: pod.on()}, s.Addr, mostSeen):
+			why = fmt.Sprintf("it reports more than can be: more than %d addresses of pod %s. Delete that pod", mostSeen, pod)
+		}
+		if why != "" {
+			e.refused = append(e.refused, claim{s.Addr, pod, byNode, s.Network, why})
 			continue
-		case !known && !strays[pod.uid()] && len(strays) >= mostStrays, !e.mayHave(named{podOn: pod.on()}, s.Addr, mostSeen):
-			e.refused[node] = fmt.Sprintf("it reports more than can be: more than %d sandboxes of pods that nobody knows, or more than %d addresses of one pod", mostStrays, mostSeen)
-			continue
-		case !known:
+		}
+		if !known {
 			strays[pod.uid()] = true
 		}
 		e.add(claim{s.Addr, pod, byNode, s.Network, fmt.Sprintf("node %s has it in sandbox %s, by %s", node, s.Sandbox, s.IPAM)})
@@ -244,12 +254,16 @@ func stray(node protocol.NodeName, s protocol.Sighting) *Pod {
 }
 
 // at returns the claims of the addresses from first to last.
-func (e *Evidence) at(first, last netip.Addr) []claim {
-	i, _ := slices.BinarySearchFunc(e.claims, first, func(c claim, a netip.Addr) int { return c.addr.Compare(a) })
-	n, _ := slices.BinarySearchFunc(e.claims[i:], last, func(c claim, a netip.Addr) int {
+func (e *Evidence) at(first, last netip.Addr) []claim { return between(e.claims, first, last) }
+
+// between returns those of claims, which are in the order of their addresses, that are of the
+// addresses from first to last.
+func between(claims []claim, first, last netip.Addr) []claim {
+	i, _ := slices.BinarySearchFunc(claims, first, func(c claim, a netip.Addr) int { return c.addr.Compare(a) })
+	n, _ := slices.BinarySearchFunc(claims[i:], last, func(c claim, a netip.Addr) int {
 		return cmp.Or(c.addr.Compare(a), -1) // those of last as well
 	})
-	return e.claims[i : i+n]
+	return claims[i : i+n]
 }
 
 // says returns what a node's agent has answered of a pool, and why that is not whole.
@@ -258,7 +272,7 @@ func (w *weighing) says(node protocol.NodeName) (r protocol.Report, partly strin
 	if !w.asked(node, w.Name) {
 		return r, "", false
 	}
-	return r, cmp.Or(r.Unread, w.refused[node], w.unseen(r)), true
+	return r, cmp.Or(r.Unread, w.partly[node], w.unseen(r)), true
 }
 
 // unseen returns what a node could not read of a network of the pool.

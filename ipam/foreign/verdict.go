@@ -3,6 +3,7 @@ package foreign
 import (
 	"fmt"
 	"reflect"
+	"strings"
 	"time"
 
 	"go4.org/netipx"
@@ -85,3 +86,23 @@ func StateOf(p *v1alpha1.IPPool) string {
 
 // Same reports whether v and o say the same.
 func (v Verdict) Same(o Verdict) bool { return reflect.DeepEqual(v, o) }
+
+// Unread says what agents cannot read, and what to do about it.
+func Unread(pool protocol.PoolName, what []string) string {
+	return fmt.Sprintf("%s. Have it read there, or remove a damaged file; or, if the status of the pods shows all that they have, say so: "+
+		"kubectl annotate ippools %s %s=true (kubectl tenure import --apply --trust-status does)", Few(what), pool, v1alpha1.AnnotationTrustStatus)
+}
+
+// Few lists the first of what may be many, for people.
+func Few[T ~string](all []T) string {
+	const most = 5
+	var texts []string
+	for _, text := range all[:min(len(all), most)] {
+		texts = append(texts, string(text))
+	}
+	text := strings.Join(texts, ", ")
+	if more := len(all) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -70,12 +69,14 @@ type weighing struct {
 	files    map[protocol.HostLocal]bool // what has to be read: any namespace may name the pool
 	asks     map[protocol.NodeName]bool
 	leases   []protocol.Lease // of the pool as it is now, by address
+	// partly says of which nodes something is refused that may be of the pool, and why.
+	partly map[protocol.NodeName]string
 }
 
 // Weigh finds what is to be kept of a pool, and whose word is missing for that. Which nodes have to
 // say something does not depend on what any has said.
 func (e *Evidence) Weigh(p *Pool) Finding {
-	w := &weighing{Evidence: e, Pool: p, mine: map[string]bool{}, networks: map[string]bool{}, files: map[protocol.HostLocal]bool{}, asks: map[protocol.NodeName]bool{}}
+	w := &weighing{Evidence: e, Pool: p, mine: map[string]bool{}, networks: map[string]bool{}, files: map[protocol.HostLocal]bool{}, asks: map[protocol.NodeName]bool{}, partly: map[protocol.NodeName]string{}}
 	for _, l := range e.Leases[p.Name] {
 		if l.PoolUID == p.Object.UID && l.Block.Bits() == p.Object.BlockBits(l.Block.Addr()) {
 			w.leases = append(w.leases, l)
@@ -90,6 +91,13 @@ func (e *Evidence) Weigh(p *Pool) Finding {
 		}
 	}
 	e.weighed[p.Name] = w
+	for _, r := range p.Whole.Ranges() {
+		for _, c := range between(e.refused, r.Start, r.End) {
+			if w.accepts(c) {
+				w.partly[c.pod.Node] = c.source
+			}
+		}
+	}
 	var f Finding
 	for _, r := range p.Whole.Ranges() {
 		all := e.at(r.Start, r.End)
@@ -372,24 +380,4 @@ func (w *weighing) judge(f *Finding, pending []*Pod) {
 	default:
 		f.Stage = StageClear
 	}
-}
-
-// Unread says what agents cannot read, and what to do about it.
-func Unread(pool protocol.PoolName, what []string) string {
-	return fmt.Sprintf("%s. Have it read there, or remove a damaged file; or, if the status of the pods shows all that they have, say so: "+
-		"kubectl annotate ippools %s %s=true (kubectl tenure import --apply --trust-status does)", Few(what), pool, v1alpha1.AnnotationTrustStatus)
-}
-
-// Few lists the first of what may be many, for people.
-func Few[T ~string](all []T) string {
-	const most = 5
-	var texts []string
-	for _, text := range all[:min(len(all), most)] {
-		texts = append(texts, string(text))
-	}
-	text := strings.Join(texts, ", ")
-	if more := len(all) - most; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
 }

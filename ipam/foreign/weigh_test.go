@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -179,6 +180,42 @@ func TestNodeNamesTwoSandboxesForEach(t *testing.T) {
 		})
 		if !slices.Equal(got, tt.want) || strings.Contains(found.Why, "more than can be") != (tt.kept != nil) {
 			t.Errorf("%s: kept %q, %q; want %q", tt.name, got, found.Why, tt.want)
+		}
+	}
+}
+
+// Any user can have a pod select one network as often as an annotation can. What it gets then is
+// kept for it, and no pool waits for anything.
+func TestPodOfManyAddresses(t *testing.T) {
+	shape, err := poolspec.ParsePool(poolspec.PoolText{Ranges: []poolspec.RangeText{{CIDR: "10.0.0.0/16"}, {CIDR: "fd00::/64"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := Pool{Name: "lan", Object: protocol.Pool{Bits4: 28, Bits6: 124}, Whole: shape, New: shape.Usable(), CheckAll: true}
+	var seen []protocol.Sighting
+	v4, v6 := netip.MustParseAddr("10.0.1.1"), netip.MustParseAddr("fd00::1:1")
+	for range npwg.MaxSelections {
+		seen = append(seen, sighting(v4.String(), "p", "net"), sighting(v6.String(), "p", "net"))
+		v4, v6 = v4.Next(), v6.Next()
+	}
+	f := Facts{Definitions: []Definition{switched}, Agents: map[protocol.NodeName]bool{"n1": true}, Pods: []Pod{pod("p", "ns/net", "")}, Reports: seenBy("n1", seen...)}
+	if keep, _, found := weighed(p, f); len(keep) != len(seen) || found.Stage != StageClear {
+		t.Errorf("kept %d addresses, stage %d, %q; want %d, and that nothing is waited for", len(keep), found.Stage, found.Why, len(seen))
+	}
+}
+
+// What is more than can be has those pools wait that it is of, and no others of that node.
+func TestMoreThanCanBeOfAnotherPool(t *testing.T) {
+	for _, tt := range []struct {
+		addr, network string
+		waits         bool
+	}{{"10.0.0.5", "net", true}, {"10.0.0.5", "else", false}, {"10.0.1.5", "net", false}} {
+		_, _, found := weighed(openings(lan(t)), Facts{
+			Definitions: []Definition{switched}, Pods: []Pod{pod("p", "ns/else", ""), pod("q", "ns/net", "10.0.0.8")}, Agents: map[protocol.NodeName]bool{"n1": true},
+			Reports: seenBy("n1", append(seenMany(mostSeen), sighting(tt.addr, "p", tt.network))...),
+		})
+		if strings.Contains(found.Why, "more than can be") != tt.waits {
+			t.Errorf("one more of %v on network %s: it waits, stage %d, since %q; want that it does: %v", tt.addr, tt.network, found.Stage, found.Why, tt.waits)
 		}
 	}
 }
@@ -396,12 +433,12 @@ func TestWeigh(t *testing.T) {
 			reports: seenBy("n1", sighting("10.0.0.5", "q", "net")),
 		},
 		{
-			name: "a node has seen more of a pod than can be", lives: true, pods: []Pod{pod("p", "ns/net", "10.0.0.5")}, reports: seenBy("n1", seenMany(mostSeen+1)...),
-			why: "node n1: it reports more than can be",
+			name: "a node has seen more of a pod than can be", lives: true, pods: []Pod{pod("p", "ns/net", "10.0.0.5")}, reports: seenBy("n1", append(seenMany(mostSeen), sighting("10.0.0.5", "p", "net"))...),
+			why: "node n1: it reports more than can be: more than 2048 addresses of pod ns/p. Delete that pod",
 		},
 		{
 			name: "a node has seen another sandbox of a pod that nobody knows, and as many as can be are kept", lives: true, pods: []Pod{pod("p", "ns/net", "10.0.0.5")},
-			kept: keptStrangers(mostStrays), reports: seenBy("n1", strangers(1)...), why: "node n1: it reports more than can be",
+			kept: keptStrangers(mostStrays), reports: seenBy("n1", sighting("10.0.0.7", "stranger", "net")), why: "node n1: it reports more than can be",
 		},
 		{
 			name: "a node has seen another address of a pod for which as many as can be are kept, and one that is", lives: true, pods: []Pod{pod("p", "ns/net", "")}, kept: keptMany(mostSeen), want: []string{"10.0.0.100 p"},
@@ -445,8 +482,8 @@ func TestWeigh(t *testing.T) {
 			reports: seenBy("n1", sighting("10.0.0.5", "s", "net")), want: []string{"10.0.0.5 s"},
 		},
 		{
-			name: "a node has seen more sandboxes of pods that nobody knows than can be", lives: true, pods: []Pod{pod("p", "ns/net", "10.0.0.5")}, reports: seenBy("n1", strangers(mostStrays+1)...),
-			why: "node n1: it reports more than can be",
+			name: "a node has seen more sandboxes of pods that nobody knows than can be", lives: true, pods: []Pod{pod("p", "ns/net", "10.0.0.5")},
+			reports: seenBy("n1", append(strangers(mostStrays), sighting("10.0.0.7", "stranger", "net"))...), why: "node n1: it reports more than can be: more than 256 sandboxes",
 		},
 		{
 			name: "a node tells of a sandbox without a name", lives: true, pods: []Pod{pod("p", "ns/net", "10.0.0.5")}, why: "node n1: it reports that 10.0.0.7 is of a sandbox that it does not name",
