@@ -115,6 +115,11 @@ func TestAsks(t *testing.T) {
 		{"a wider pool of which whereabouts has objects, without pods", func(p Pool) Pool { p = wider(p); p.Fenced = true; return p }, nil, nil, all},
 		{"a wider pool, and a record in what was added of a pod that nobody knows", wider, nil, record, all},
 		{"an open pool of which nothing waits", open, []Pod{pod("p", "ns/net", "10.0.0.5")}, nil, nil},
+		{"an open pool, and a pod that shows what is kept for a pod of another node", func(p Pool) Pool {
+			there := pod("q", "", "")
+			there.Node = "n2"
+			return keeps(there.grantee())(open(p))
+		}, []Pod{pod("p", "ns/theirs", "10.0.0.5")}, nil, []string{"n1", "n2"}},
 		{"an open pool, and a pod of another IPAM's definition", open, []Pod{pod("p", "ns/theirs", "10.0.0.5")}, nil, []string{"n1"}},
 	} {
 		facts := Facts{

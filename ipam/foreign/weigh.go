@@ -174,6 +174,14 @@ func (w *weighing) address(f *Finding, claims []claim) {
 // keptOn returns for which pod something is kept.
 func keptOn(g protocol.Grantee) podOn { return podOn{g.UID, g.Node} }
 
+// keepsOn returns the node of the pod that an address is kept for, empty if it is not kept for one.
+func (w *weighing) keepsOn(a netip.Addr) protocol.NodeName {
+	if kept := w.Kept[a]; !kept.UID.Several() {
+		return kept.Node
+	}
+	return ""
+}
+
 // mayBe reports whether c is what a node has seen of a sandbox of which the runtime does not tell
 // the pod, and o what a pod of that node shows: it may be that pod's sandbox.
 func (c claim) mayBe(o claim) bool {
@@ -197,6 +205,13 @@ func (w *weighing) unheard(claims []claim, best claim) *Pod {
 
 // lives reports whether a node has an agent that lives, and that the pool waits for.
 func (w *weighing) lives(node protocol.NodeName) bool { return w.Lives(node, w.Name) }
+
+// ask notes that a node's agent has to say something, if it lives.
+func (w *weighing) ask(node protocol.NodeName) {
+	if w.lives(node) {
+		w.asks[node] = true
+	}
+}
 
 // tells reports whether a node's agent can say what the pods there have.
 func (w *weighing) tells(node protocol.NodeName) bool {
@@ -223,8 +238,9 @@ func (w *weighing) accepts(c claim) bool {
 		return false
 	}
 	isKept := keptOn(w.Kept[c.addr]) == c.pod.on()
-	if c.by == byStatus && !isKept && w.lives(c.pod.Node) {
-		w.asks[c.pod.Node] = true
+	if c.by == byStatus && !isKept {
+		w.ask(c.pod.Node)
+		w.ask(w.keepsOn(c.addr))
 	}
 	switch {
 	case w.reportedAsTenures(c):
@@ -267,8 +283,12 @@ func (w *weighing) elsewhere(definition string) bool {
 // that lives, that agent has to say that the pod runs: the status is older than what was read of
 // the API server, or newer, and by itself does not tell whether the pod still has the address. Nor
 // does it count alone of a definition that is not there, or of a pool that the namespace may not
-// use.
+// use. Nor does it before the node of a pod that the address is kept for has said what that pod
+// has.
 func (w *weighing) believed(c claim) bool {
+	if node := w.keepsOn(c.addr); w.lives(node) && !w.asked(node, w.Name) {
+		return false
+	}
 	if w.lives(c.pod.Node) {
 		r, partly, answered := w.says(c.pod.Node)
 		switch {
@@ -322,16 +342,12 @@ func (w *weighing) askForWaiting(segment []Definition, pending []*Pod) {
 		return
 	}
 	for _, pod := range pending {
-		if w.lives(pod.Node) {
-			w.asks[pod.Node] = true
-		}
+		w.ask(pod.Node)
 	}
 	others := w.Fenced || slices.ContainsFunc(segment, func(d Definition) bool { return d.HostLocal })
 	if others || slices.ContainsFunc(w.strays, w.New.Contains) || w.CheckAll && w.used() {
 		for node := range w.Agents {
-			if w.lives(node) {
-				w.asks[node] = true
-			}
+			w.ask(node)
 		}
 	}
 }

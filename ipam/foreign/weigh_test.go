@@ -426,6 +426,23 @@ func TestWeigh(t *testing.T) {
 			records: recorded, pool: keeps(pod("a", "", "").grantee()), want: []string{"10.0.0.5 several/a"},
 			conflicts: []string{"10.0.0.5 belongs to pod ns/a on node n1, which another IPAM has given it to and to pod ns/p on node n1, which another IPAM has given it to"},
 		},
+		{
+			name: "kept for a pod whose node has yet to answer, and a pod of another node shows it: it waits", lives: true, others: true, pods: []Pod{pod("p", "ns/net", "10.0.0.5"), elsewhere},
+			reports: map[protocol.NodeName]protocol.Report{"n2": {Running: []protocol.UID{"q"}}}, pool: keeps(pod("p", "", "").grantee()), want: []string{"10.0.0.5 p"},
+			why: "the agents of nodes n1 have yet to say",
+		},
+		{
+			name: "kept for a pod that its node has seen with it, and a pod of another node shows it", lives: true, others: true, pods: []Pod{pod("p", "ns/net", "10.0.0.5"), elsewhere},
+			reports: map[protocol.NodeName]protocol.Report{"n1": seenBy("n1", sighting("10.0.0.5", "p", "net"))["n1"], "n2": {Running: []protocol.UID{"q"}}},
+			pool:    keeps(pod("p", "", "").grantee()), want: []string{"10.0.0.5 p"},
+			conflicts: []string{"10.0.0.5 belongs to pod ns/p on node n1, which another IPAM has given it to and to pod ns/q on node n2, which another IPAM has given it to"},
+		},
+		{
+			name: "kept for a pod that its node has not seen with it, and a pod of another node shows it: it is kept from all", lives: true, others: true, pods: []Pod{pod("p", "ns/net", "10.0.0.5"), elsewhere},
+			reports: map[protocol.NodeName]protocol.Report{"n1": {Running: []protocol.UID{"p"}}, "n2": {Running: []protocol.UID{"q"}}},
+			pool:    keeps(pod("p", "", "").grantee()), want: []string{"10.0.0.5 several/p"},
+			conflicts: []string{"10.0.0.5 belongs to pod ns/p on node n1, which another IPAM has given it to and to pod ns/q on node n2, which another IPAM has given it to"},
+		},
 		{name: "kept for a pod of which nothing is seen any more: the next one's", pods: []Pod{pod("p", "ns/net", "")}, records: recorded, pool: keeps(pod("a", "", "").grantee()), want: []string{"10.0.0.5 p"}},
 		{name: "kept from all, as long as any pod has it", pods: []Pod{pod("p", "ns/net", "")}, records: recorded, pool: keeps(pod("q", "", "").grantee().ToSeveral()), want: []string{"10.0.0.5 several/q"}},
 		{

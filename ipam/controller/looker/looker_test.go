@@ -81,6 +81,8 @@ type cluster struct {
 	record map[string]any // the spec of whereabouts' IPPool; nil is none
 	// objects is how many more IPPools of that spec whereabouts has.
 	objects int
+	// answer2 is what n2 says, where it is registered.
+	answer2 func(protocol.Query) protocol.Report
 }
 
 func newCluster() *cluster {
@@ -130,10 +132,13 @@ func (c *cluster) WhereaboutsReservations(context.Context, func(*unstructured.Un
 func (c *cluster) FencePolicy(context.Context) (bool, error) { return true, nil }
 
 func (c *cluster) SubLeases(context.Context) ([]protocol.SubLease, error) { return nil, nil }
-func (c *cluster) AskNode(_ context.Context, _ protocol.Meta, text string) (protocol.Outcome, error) {
+func (c *cluster) AskNode(_ context.Context, m protocol.Meta, text string) (protocol.Outcome, error) {
 	look, err := protocol.ParseQuery(text)
-	if c.asked = append(c.asked, look); c.answer != nil {
-		c.regs[0].Report = c.answer(look).String()
+	c.asked = append(c.asked, look)
+	for i, answer := range []func(protocol.Query) protocol.Report{c.answer, c.answer2} {
+		if answer != nil && c.regs[i].Name == m.Name {
+			c.regs[i].Report = answer(look).String()
+		}
 	}
 	return protocol.Done, err
 }
@@ -684,6 +689,32 @@ func TestSecondPodOfAnAddress(t *testing.T) {
 	ask := c.asks[netip.MustParseAddr("10.0.1.2")]
 	if ask.To != c.kept[0].Grant.To.ToSeveral() || ask.Pod.UID != "p" {
 		t.Errorf("asks for %+v; want it kept from all, in place of pod p", ask)
+	}
+}
+
+// A status that somebody writes takes no address from the pod that it is kept for: that pod's node
+// is asked, and says that the pod has it. Nor does it before that node has answered.
+func TestStatusOfAnotherPodOfAnAddress(t *testing.T) {
+	c := newCluster()
+	addr := netip.MustParseAddr("10.0.1.2")
+	forged := showing("q", addr.String())
+	forged.Spec.NodeName = "n2"
+	c.pools, c.pods, c.kept = []v1alpha1.IPPool{lan()}, []*corev1.Pod{showing("p", addr.String()), forged}, []grants.Held{keptFor("p", addr.String())}
+	c.regs = append(c.regs, protocol.Registration{Meta: protocol.Meta{Name: "n2"}, Node: "n2", Store: "s2"})
+	c.gives = func(grants.Ask) grants.Answer { return grants.Answer{Granted: make([]grants.Granted, 1)} }
+	c.answer2 = func(look protocol.Query) protocol.Report {
+		return protocol.Report{ID: look.ID, Running: []protocol.UID{"q"}}
+	}
+	if v := c.look(t); v.Clear() || c.asks[addr].To != c.kept[0].Grant.To {
+		t.Errorf("while the node of pod p has yet to answer: stage %d, asks for %+v; want it kept for p, and that the pool waits", v.Stage, c.asks[addr])
+	}
+	c.answer = func(look protocol.Query) protocol.Report {
+		return protocol.Report{ID: look.ID, Running: []protocol.UID{"p"}, Has: []protocol.Sighting{{
+			Addr: addr, Pod: protocol.PodRef{Namespace: "ns", Name: "p", UID: "p"}, Network: "net", IPAM: "host-local",
+		}}}
+	}
+	if v := c.look(t); !v.Clear() || c.asks[addr].To != c.kept[0].Grant.To || len(v.Conflicts) != 1 {
+		t.Errorf("after its answer: stage %d, %q, asks for %+v, conflicts %v; want it kept for p, and said", v.Stage, v.Why, c.asks[addr], v.Conflicts)
 	}
 }
 
