@@ -144,6 +144,32 @@ func TestChangeWhileClosing(t *testing.T) {
 	}
 }
 
+// A lease that somebody has written by hand may have grants to one UID under two names. What goes
+// leaves nothing behind, and what stays is known by its own name.
+func TestGrantsToOneUIDUnderTwoNames(t *testing.T) {
+	for _, kind := range []protocol.GranteeKind{protocol.GranteeClaim, protocol.GranteePod} {
+		b := newBook(time.Now)
+		grant := func(addr, name string) protocol.Grant {
+			return protocol.Grant{Addr: netip.MustParseAddr(addr), To: protocol.Grantee{Kind: kind, UID: "u", Namespace: "ns", Name: name}}
+		}
+		first, second := grant("10.0.0.5", "a"), grant("10.0.0.6", "b")
+		lease := protocol.Lease{Pool: "lan", Block: netip.MustParsePrefix("10.0.0.0/28")}
+		with := func(grants ...protocol.Grant) protocol.Lease { l := lease; l.Grants = grants; return l }
+		b.index(lease, with(first, second))
+		if got := b.kept(); kind == protocol.GranteePod && len(got) != 2 {
+			t.Errorf("kept %v; want each address once", got)
+		}
+		b.index(with(first, second), with(second))
+		if got := b.granteesOfKind(kind); len(got) != 1 || got[0].Name != "b" {
+			t.Errorf("%s: after the first has gone: known %v; want b", kind, got)
+		}
+		b.index(with(second), lease)
+		if len(b.names)+len(b.held) > 0 {
+			t.Errorf("%s: %v and %v are left", kind, b.names, b.held)
+		}
+	}
+}
+
 // TestPoolSeenLiveFirst: what a live read has shown of a pool first is news all the same
 // when the watch shows it: with the rest of what there is to know of it, and for asks
 // that have come to wait since.

@@ -57,28 +57,26 @@ type holding struct {
 func holdingOf(g protocol.Grantee) holding { return holding{g.UID, g.Kind == protocol.GranteePod} }
 
 func (b *book) addHeld(h Held) {
-	of := holdingOf(h.Grant.To)
-	if name := nameOf(h.Grant.To); len(b.held[of]) == 0 {
+	of, name := holdingOf(h.Grant.To), nameOf(h.Grant.To)
+	b.held[of] = append(b.held[of], h)
+	if !slices.Contains(b.names[name], of.uid) {
 		b.names[name] = append(b.names[name], of.uid)
 	}
-	b.held[of] = append(b.held[of], h)
 }
 
 func (b *book) removeHeld(gone Held) {
-	of := holdingOf(gone.Grant.To)
+	of, name := holdingOf(gone.Grant.To), nameOf(gone.Grant.To)
 	rest := slices.DeleteFunc(b.held[of], func(h Held) bool { return h == gone })
-	if len(rest) > 0 {
-		b.held[of] = rest
+	if b.held[of] = rest; len(rest) == 0 {
+		delete(b.held, of)
+	}
+	if slices.ContainsFunc(rest, func(h Held) bool { return nameOf(h.Grant.To) == name }) {
 		return
 	}
-	delete(b.held, of)
-	name := nameOf(gone.Grant.To)
 	uids := slices.DeleteFunc(b.names[name], func(u protocol.UID) bool { return u == of.uid })
-	if len(uids) == 0 {
+	if b.names[name] = uids; len(uids) == 0 {
 		delete(b.names, name)
-		return
 	}
-	b.names[name] = uids
 }
 
 // nameOf returns g without its UID. Grantees that follow each other under one name share it.
@@ -90,12 +88,9 @@ func nameOf(g protocol.Grantee) protocol.Grantee {
 // kept returns what is kept for pods of other IPAMs, by pool and address.
 func (b *book) kept() []Held {
 	var all []Held
-	for name, uids := range b.names {
-		if name.Kind != protocol.GranteePod {
-			continue
-		}
-		for _, uid := range uids {
-			all = append(all, b.held[holding{uid, true}]...)
+	for of, held := range b.held {
+		if of.pod {
+			all = append(all, held...)
 		}
 	}
 	slices.SortFunc(all, func(x, y Held) int {
