@@ -345,12 +345,16 @@ func (t *look) awaits(p *pool) bool { return !t.over && (p.asked || len(p.findin
 // tookMost.
 func (t *look) next(took time.Duration) time.Duration {
 	took = min(took, tookMost)
+	waits := func(p *pool) bool { return p.waits && !t.Of(p.Name).Clear() }
+	unread := func(p *pool) bool {
+		return t.Of(p.Name).Stage == foreign.StageReports && len(p.finding.Silent) == 0
+	}
 	switch {
 	case slices.ContainsFunc(t.pools, func(p *pool) bool {
-		return p.verdict.Stage == foreign.StageFence || p.waits && !t.Of(p.Name).Clear()
+		return p.verdict.Stage == foreign.StageFence || waits(p) && !unread(p)
 	}):
 		return max(waitEvery, 2*took)
-	case len(t.endings) > 0:
+	case len(t.endings) > 0, slices.ContainsFunc(t.pools, waits):
 		return max(endEvery, 10*took)
 	default:
 		return max(idleEvery, 20*took)

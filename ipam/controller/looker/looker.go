@@ -47,7 +47,7 @@ type Granter interface {
 
 const (
 	// How often there is a look: waitEvery while a pool waits for it, endEvery while a kept
-	// address may have come free, else idleEvery.
+	// address may have come free or a pool waits for what a node cannot read, else idleEvery.
 	idleEvery = 30 * time.Second
 	endEvery  = 10 * time.Second
 	waitEvery = time.Second

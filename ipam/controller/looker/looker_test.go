@@ -1070,6 +1070,29 @@ func TestLooksAgainSoonAfterANodeWasSilent(t *testing.T) {
 	}
 }
 
+// What a node cannot read is not looked at again within a second: that would ask all nodes again
+// and again, until somebody mends it.
+func TestLooksAgainLaterAfterAReportThatIsNotWhole(t *testing.T) {
+	c := newCluster()
+	c.pools, c.pods = []v1alpha1.IPPool{lan()}, []*corev1.Pod{showing("p", "10.0.1.2")}
+	c.answer = func(look protocol.Query) protocol.Report {
+		return protocol.Report{ID: look.ID, Unread: "/results is damaged"}
+	}
+	for {
+		again, err := c.Round(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.current == nil {
+			if again != endEvery || c.Of("lan").Clear() {
+				t.Errorf("again after %v, stage %d; want %v, and that the pool waits", again, c.Of("lan").Stage, endEvery)
+			}
+			return
+		}
+		c.now = c.now.Add(again)
+	}
+}
+
 // The fence of a pool counts from when it was first seen, not from the time that its status
 // names: that is when the status was thought of, and it may have been long on its way.
 func TestFenceCountsFromWhenItIsSeen(t *testing.T) {
