@@ -19,7 +19,12 @@ import (
 func (t *look) keep(ctx context.Context) {
 	next := map[place]grants.Ask{}
 	if t.over {
-		t.ended, t.held = t.evidence.Ended(t.kept(), t.dead(ctx), t.passesOn)
+		var ended []foreign.Kept
+		ended, t.held = t.evidence.Ended(t.kept(), t.dead(ctx), t.passesOn())
+		t.ended = map[place]foreign.Kept{}
+		for _, b := range ended {
+			t.ended[place{b.Pool, b.Addr}] = b
+		}
 	}
 	for _, p := range t.pools {
 		p.conflicts, p.unkept, p.whyUnkept = nil, 0, ""
@@ -56,13 +61,18 @@ func (t *look) keep(ctx context.Context) {
 	t.asking = next
 }
 
-// passesOn reports whether the look keeps for another pod what is kept.
-func (t *look) passesOn(kept foreign.Kept) bool {
-	return slices.ContainsFunc(t.pools, func(p *pool) bool {
-		return p.Name == kept.Pool && slices.ContainsFunc(p.finding.Keep, func(b foreign.Kept) bool {
-			return b.Addr == kept.Addr && b.To.UID != kept.To.UID && !b.To.UID.Several()
-		})
-	})
+// passesOn returns a function that reports whether the look keeps for another pod what is kept.
+func (t *look) passesOn() func(foreign.Kept) bool {
+	to := map[place]protocol.UID{}
+	for _, p := range t.pools {
+		for _, b := range p.finding.Keep {
+			to[place{p.Name, b.Addr}] = b.To.UID
+		}
+	}
+	return func(kept foreign.Kept) bool {
+		uid, found := to[place{kept.Pool, kept.Addr}]
+		return found && uid != kept.To.UID && !uid.Several()
+	}
 }
 
 // contest has an address kept from all that is kept for a pod of which nobody says that it has it
@@ -71,7 +81,7 @@ func (t *look) contest(p *pool, b *foreign.Kept) {
 	kept := foreign.Kept{Pool: p.Name, Addr: b.Addr, To: p.Kept[b.Addr]}
 	to := kept.To
 	switch {
-	case !t.over, to.UID == "", to.UID == b.To.UID, b.To.UID.Several(), slices.Contains(t.ended, kept):
+	case !t.over, to.UID == "", to.UID == b.To.UID, b.To.UID.Several(), t.ended[place{p.Name, b.Addr}] == kept:
 		return
 	case !t.evidence.Heard(kept) && t.facts.Agents[to.Node]:
 		return // its node has yet to say so
@@ -146,8 +156,8 @@ func (t *look) freeEnded(ctx context.Context) error {
 		held[place{h.Pool, h.Grant.Addr}] = h
 	}
 	var freed []grants.Held
-	for _, b := range t.ended {
-		at := place{b.Pool, b.Addr}
+	for _, at := range sortedPlaces(t.ended) {
+		b := t.ended[at]
 		first, seen := t.endings[at]
 		if !seen || first.pod != b.To.UID {
 			first = ending{b.To.UID, t.facts.Now}

@@ -35,7 +35,7 @@ type look struct {
 
 	// Set when the look is over: the kept addresses that no pod has any more, and what keeps
 	// others from being ended.
-	ended []foreign.Kept
+	ended map[place]foreign.Kept
 	held  map[foreign.Word]string
 
 	unread  error    // why whereabouts' records cannot be read

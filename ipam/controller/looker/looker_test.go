@@ -772,6 +772,37 @@ func TestPassesOnWhatIsAnothers(t *testing.T) {
 	}
 }
 
+// However much becomes another pod's at once, as when a runtime tells the pods of its sandboxes at
+// last: what has ended is gone over once, and not for each address.
+func TestMuchIsPassedOn(t *testing.T) {
+	c, addr, pool := newCluster(), netip.MustParseAddr("10.0.1.0"), lan()
+	l, report := c.newLook(), protocol.Report{}
+	for i := range 200 {
+		pod := protocol.PodRef{Namespace: "ns", Name: fmt.Sprint("p-", i), UID: protocol.UID(fmt.Sprint("p-", i))}
+		l.facts.Pods = append(l.facts.Pods, foreign.Pod{PodRef: pod, Node: "n1", Selected: []string{"ns/net"}})
+		for range 300 {
+			c.kept = append(c.kept, keptFor("box-"+pod.UID, addr.String()))
+			report.Has = append(report.Has, protocol.Sighting{Addr: addr, Pod: pod, Sandbox: "box-" + pod.Name, Network: "net", IPAM: "host-local"})
+			addr = addr.Next()
+		}
+	}
+	var err error
+	if l.facts.Definitions, err = c.definitions(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l.facts.Kept, l.facts.Agents["n1"], l.facts.Reports["n1"], l.facts.Asked, l.over = l.kept(), true, report, nil, true
+	l.consider(t.Context(), &pool, c.keptByPool())
+	begun := time.Now()
+	l.weigh()
+	l.keep(t.Context())
+	if took := time.Since(begun); took > 15*time.Second {
+		t.Errorf("it takes %v", took)
+	}
+	if a := c.asks[netip.MustParseAddr("10.0.1.0")]; len(l.ended) != len(report.Has) || len(c.asks) != len(report.Has) || a.To.UID != "p-0" {
+		t.Errorf("of %d addresses %d have ended, and %d are asked for, the first for %q", len(report.Has), len(l.ended), len(c.asks), a.To.UID)
+	}
+}
+
 // What somebody else has, and another IPAM has recorded too, stays asked for once the pool is
 // open: when it comes free it is the pod's.
 func TestStaysAskedForWhileRecorded(t *testing.T) {
