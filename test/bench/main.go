@@ -171,6 +171,7 @@ func run(ctx context.Context, o options, out, progress io.Writer) error {
 			p.measure(b, ctx)
 		})
 		if err != nil {
+			b.report.print(out) // what was measured before
 			return errors.Join(fmt.Errorf("%s: %w", p.name, err), b.node.failed())
 		}
 	}
