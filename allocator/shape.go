@@ -107,6 +107,40 @@ func NewShape(ranges []Range, gateways ...netip.Addr) (*Shape, error) {
 	return s, nil
 }
 
+// Part returns the Shape of those ranges of s of which has, given their index in [Shape.Ranges],
+// says so. No address of it can be given that s does not give: what one of the other ranges
+// excludes, and gateways, are not given either.
+func (s *Shape) Part(has func(i int) bool) *Shape {
+	if s == nil {
+		return nil
+	}
+	part := &Shape{gateways: s.gateways}
+	var all netipx.IPSetBuilder
+	for i, r := range s.ranges {
+		if has(i) {
+			part.ranges = append(part.ranges, r)
+			all.AddRange(netipx.IPRangeFrom(r.Start, r.End))
+		}
+	}
+	if len(part.ranges) == len(s.ranges) {
+		return s
+	}
+	part.located = slices.Clone(part.ranges)
+	slices.SortFunc(part.located, func(a, b Range) int { return a.Start.Compare(b.Start) })
+	set, _ := all.IPSet() // only ranges of a Shape were added
+	within := NewView(set)
+	part.usable, part.ordinary = *within.Intersect(View{&s.usable}).set, *within.Intersect(View{&s.ordinary}).set
+	return part
+}
+
+// Meets reports whether s has, in one of its ranges, an address of the block p, whether or not it
+// can be given.
+func (s *Shape) Meets(p netip.Prefix) bool {
+	return s != nil && slices.ContainsFunc(s.ranges, func(r Range) bool {
+		return netipx.IPRangeFrom(r.Start, r.End).Overlaps(netipx.RangeOfPrefix(p))
+	})
+}
+
 // routersByHabit returns the address that the router of an IPv6 range has by habit, the first after
 // the subnet-router anycast address: fd00::1 of fd00::/64. Where no gateway is named it is given
 // to who asks for it by name alone, so that what is handed out begins above it. A range that

@@ -31,6 +31,7 @@ type claim struct {
 	deleting   bool
 	network    string
 	requested  string   // the annotation, as it is
+	topology   string   // likewise
 	port       vif.Port // the annotation; zero where there is none that can be read
 	machine    string   // the VirtualMachine that owns it, and may ask for addresses in its stead
 
@@ -48,6 +49,7 @@ type seen struct {
 	now   time.Time
 
 	network   *networks.Resolution // nil: not read
+	place     place                // of the network's pools, once it is read
 	admission *admission           // nil: not asked
 	byMachine *request             // nil: the VirtualMachine has not been read
 	answer    *grants.Answer       // nil: not asked
@@ -63,6 +65,7 @@ type seen struct {
 // use is a pod's use of the claim.
 type use struct {
 	pod     string
+	node    string
 	created time.Time
 	name    string
 }
@@ -150,6 +153,9 @@ func (s seen) allocate() plan {
 	case s.admission.err != nil:
 		return s.refuse()
 	}
+	if why := s.whyNowhere(); why != nil {
+		return plan{withdraw: true, status: s.change(s.whyBlocked(*why))}
+	}
 	var requested []netip.Addr
 	if !s.emptied() { // what a claim has shown to have is never changed for others
 		if s.claim.machine != "" && s.byMachine == nil {
@@ -158,6 +164,9 @@ func (s seen) allocate() plan {
 		var err error
 		if requested, err = s.request().parse(); err != nil {
 			return plan{withdraw: true, status: s.change(s.failed(ReasonRequestInvalid, err.Error())), after: s.again()}
+		}
+		if why := s.place.elsewhere(requested); why != "" {
+			return plan{withdraw: true, status: s.change(s.failed(ReasonRequestInvalid, s.request().prefix()+why)), after: s.again()}
 		}
 	}
 	if len(s.sourced) > 0 {
@@ -350,6 +359,7 @@ func (s seen) ask(exactly, requested []netip.Addr) *grants.Ask {
 		if src.TakesFirst {
 			from.Narrow = src.ViewOf
 		}
+		s.place.narrow(&from)
 		a.From = append(a.From, from)
 	}
 	return &a

@@ -70,7 +70,7 @@ type MachineReader interface {
 
 // Reconciler looks after claims.
 type Reconciler struct {
-	// Cache has claims and sub-leases.
+	// Cache has claims, sub-leases, pools, and Nodes with their labels.
 	Cache client.Reader
 	// Status writes claims' status, and Write their annotation about a port.
 	Status    client.StatusClient
@@ -150,6 +150,9 @@ func (r *Reconciler) look(ctx context.Context, obj *ipamclaims.IPAMClaim) (time.
 				return 0, err
 			}
 			s.network = &got
+			if s.place, err = r.place(ctx, s); err != nil {
+				return 0, err
+			}
 		case p.admit:
 			err := r.admit(ctx, s)
 			if ctx.Err() != nil {
@@ -324,7 +327,7 @@ func (r *Reconciler) uses(ctx context.Context, uid protocol.UID) ([]use, error) 
 		case err != nil:
 			return nil, fmt.Errorf("read uses of claim %s: %w", uid, err)
 		case obj.Spec.Use != nil:
-			uses = append(uses, use{pod: obj.Spec.Use.Pod.Name, created: obj.CreationTimestamp.Time, name: obj.Name})
+			uses = append(uses, use{pod: obj.Spec.Use.Pod.Name, node: obj.Spec.Node, created: obj.CreationTimestamp.Time, name: obj.Name})
 		}
 	}
 	return uses, nil

@@ -41,6 +41,12 @@ const (
 	// ReasonRequestInvalid: the annotation asks for what is no address, or for one that the
 	// network can never give.
 	ReasonRequestInvalid = "RequestedIPsInvalid"
+	// ReasonWaitForFirstConsumer: the network's pool has ranges for some nodes alone, and no pod of
+	// the claim has come to a node yet.
+	ReasonWaitForFirstConsumer = "WaitForFirstConsumer"
+	// ReasonTopologyInvalid: the annotation that says for which nodes the addresses are cannot be
+	// read, or no range of the network's pool is for them.
+	ReasonTopologyInvalid = "TopologyInvalid"
 	// ReasonRequestedTaken: somebody else has an address that the annotation asks for.
 	ReasonRequestedTaken = "RequestedIPsTaken"
 )
@@ -107,7 +113,7 @@ func (s seen) change(o outcome) *status {
 		wanted.ObservedGeneration = s.claim.generation
 		meta.SetStatusCondition(&next.conditions, wanted)
 		// A first allocation is no news: there is one for every claim.
-		if bad := o.status == metav1.ConditionFalse; bad && (before == nil || before.Reason != o.reason) || !bad && before != nil {
+		if bad := o.status == metav1.ConditionFalse && o.reason != ReasonWaitForFirstConsumer; bad && (before == nil || before.Reason != o.reason) || !bad && before != nil {
 			next.news = &wanted
 		}
 	}
@@ -148,7 +154,8 @@ func read(o *ipamclaims.IPAMClaim) claim {
 		key: grants.ClaimKey{Namespace: o.Namespace, Name: o.Name}, uid: protocol.UID(o.UID),
 		revision: protocol.Revision(o.ResourceVersion), generation: o.Generation, created: o.CreationTimestamp.Time,
 		deleting: o.DeletionTimestamp != nil, network: o.Spec.Network, requested: o.Annotations[workload.AnnotationRequested],
-		ips: o.Status.IPs, conditions: o.Status.Conditions,
+		topology: o.Annotations[workload.AnnotationTopology],
+		ips:      o.Status.IPs, conditions: o.Status.Conditions,
 	}
 	if owner := kube.OwnerOf(o); owner.Kind == kube.VirtualMachine.Kind && len(c.ips) == 0 && c.requested == "" {
 		c.machine = owner.Name

@@ -14,13 +14,13 @@ const (
 	AccessRBAC Access = "RBAC"
 )
 
-// NamespaceSelector is a label selector as others of Kubernetes: all of its
-// requirements must be met, and an empty one selects every namespace. It is a type of
+// LabelSelector is a label selector as others of Kubernetes: all of its
+// requirements must be met, and an empty one selects everything. It is a type of
 // its own because its schema says what a label is, and how many there may be.
 //
 // +structType=atomic
-type NamespaceSelector struct {
-	// matchLabels are labels that a namespace must have, with these values.
+type LabelSelector struct {
+	// matchLabels are labels that must be there, with these values.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=16
 	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) < 318 && k.matches('^(([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*)/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))",message="has a key that no label can have: write name or prefix/name"
@@ -30,13 +30,13 @@ type NamespaceSelector struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
-	MatchExpressions []NamespaceRequirement `json:"matchExpressions,omitempty"`
+	MatchExpressions []LabelRequirement `json:"matchExpressions,omitempty"`
 }
 
-// NamespaceRequirement is what a selector requires of one label.
+// LabelRequirement is what a selector requires of one label.
 //
 // +kubebuilder:validation:XValidation:rule="(self.operator in ['In', 'NotIn']) == (has(self.values) && size(self.values) > 0)",message="is set where operator is In or NotIn, and only there",fieldPath=".values"
-type NamespaceRequirement struct {
+type LabelRequirement struct {
 	// key is the label's key.
 	// +required
 	// +kubebuilder:validation:MinLength=1

@@ -75,6 +75,15 @@ type IPPoolStatus struct {
 	// +optional
 	Counts *PoolCounts `json:"counts,omitempty"`
 
+	// selectors are, where a range has a nodeSelector, the addresses of the ranges with each
+	// selector. A selector is written as kubectl's option --selector has it; that of the ranges for
+	// all nodes is empty.
+	// +optional
+	// +listType=map
+	// +listMapKey=selector
+	// +kubebuilder:validation:MaxItems=64
+	Selectors []SelectorStatus `json:"selectors,omitempty"`
+
 	// neutron is what was read of the subnets of a pool with that source.
 	// +optional
 	Neutron *NeutronStatus `json:"neutron,omitempty"`
@@ -88,6 +97,44 @@ type IPPoolStatus struct {
 	// +patchMergeKey=type
 	// +kubebuilder:validation:MaxItems=16
 	Conditions []metav1.Condition `json:"conditions,omitempty" patchStrategy:"merge" patchMergeKey:"type"`
+}
+
+// SelectorStatus is how full those ranges of a pool are that have one node selector. A block in
+// which two selectors have addresses counts for both.
+type SelectorStatus struct {
+	// selector is the node selector, in words.
+	// +required
+	// +kubebuilder:validation:MaxLength=32768
+	Selector string `json:"selector"`
+
+	// nodes is how many nodes it selects.
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	Nodes int32 `json:"nodes"`
+
+	// pressure says how scarce the addresses are, for these nodes.
+	// +optional
+	Pressure Pressure `json:"pressure,omitempty"`
+
+	// capacity is how many addresses can be given out.
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	Capacity int64 `json:"capacity"`
+
+	// used is how many addresses attachments have.
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	Used int64 `json:"used"`
+
+	// free is how many addresses a new attachment could get.
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	Free int64 `json:"free"`
+
+	// exhausted says why no new attachment gets an address; empty if one could get one.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32768
+	Exhausted string `json:"exhausted,omitempty"`
 }
 
 // Leasing says whether blocks of a pool may be leased.

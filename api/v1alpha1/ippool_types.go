@@ -114,7 +114,7 @@ type IPPoolSpec struct {
 	// may have addresses of the pool. Left out, those of every namespace may. A change
 	// takes nothing away from who has an address already.
 	// +optional
-	NamespaceSelector *NamespaceSelector `json:"namespaceSelector,omitempty"`
+	NamespaceSelector *LabelSelector `json:"namespaceSelector,omitempty"`
 
 	// access says who of the namespaces selected may use the pool: everyone, or those
 	// whose group system:serviceaccounts:<namespace> RBAC allows the verb use on it.
@@ -237,6 +237,12 @@ type Range struct {
 	// +kubebuilder:validation:MaxLength=39
 	// +kubebuilder:validation:XValidation:rule="isIP(self)",message="is not an IP address: write one such as 10.0.0.5 or fd00::5"
 	Gateway string `json:"gateway,omitempty"`
+
+	// nodeSelector selects, by their labels, the nodes whose pods are given addresses of the
+	// range, as where each rack has a subnet of its own. Left out, those of every node are. A
+	// change takes nothing away from who has an address already.
+	// +optional
+	NodeSelector *LabelSelector `json:"nodeSelector,omitempty"`
 }
 
 // Route is a route that comes with an address.

@@ -79,7 +79,7 @@ type PodNetworkSpec struct {
 	// namespaceSelector selects the namespaces whose pods may use the network. Left out: all
 	// may.
 	// +optional
-	NamespaceSelector *NamespaceSelector `json:"namespaceSelector,omitempty"`
+	NamespaceSelector *LabelSelector `json:"namespaceSelector,omitempty"`
 }
 
 // IsEnabled reports whether new pods can be attached.

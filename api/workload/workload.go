@@ -19,6 +19,10 @@ const (
 	// AnnotationRetention says what becomes of the claims. It may stand on the
 	// StatefulSet itself, which counts before its template.
 	AnnotationRetention = "tenure.dev/claim-retention"
+	// AnnotationTopology is, on a claim or a template, the labels of the nodes that its addresses
+	// are for, as "key=value[,key=value]", where a pool has ranges for some nodes alone. Without
+	// it a claim has addresses for the node of its first pod.
+	AnnotationTopology = "tenure.dev/topology"
 	// AnnotationRequested is, on a template, the ranges of the addresses that the pods are
 	// to have; on a claim the addresses that it asks for.
 	AnnotationRequested = "tenure.dev/requested-ips"
@@ -33,9 +37,9 @@ const maxLabel = 63
 
 // Text is the annotations of a StatefulSet.
 type Text struct {
-	// Claims, Retention and Requested are the annotations above, Networks is the
+	// Claims, Retention, Requested and Topology are the annotations above, Networks is the
 	// template's selection.
-	Claims, Retention, Requested, Networks string
+	Claims, Retention, Requested, Topology, Networks string
 }
 
 // A Set is a StatefulSet whose pods have claims.
@@ -45,6 +49,8 @@ type Set struct {
 	First, Count int
 	Elements     []Element
 	Retention    Retention
+	// Topology is what the claims' annotation of that name is to say.
+	Topology string
 	// ranges are the ranges of the addresses that an element's claims ask for, if any.
 	ranges map[Element][]addrRange
 }
@@ -52,7 +58,7 @@ type Set struct {
 // ParseSet reads the annotations of a StatefulSet. An error says all that is wrong with
 // them; then no claim is to be made.
 func ParseSet(namespace, name string, first, count int, text Text) (Set, error) {
-	s := Set{Namespace: namespace, Name: name, First: first, Count: count}
+	s := Set{Namespace: namespace, Name: name, First: first, Count: count, Topology: text.Topology}
 	var errs [5]error
 	s.Elements, errs[0] = ParseElements(text.Claims, namespace)
 	if errs[0] == nil {

@@ -78,8 +78,10 @@ func (r *Reconciler) create(ctx context.Context, f facts, w wanted) ([]fault, er
 		},
 		Spec: ipamclaims.IPAMClaimSpec{Network: w.network, Interface: w.ifName},
 	}
-	if w.requested != "" {
-		obj.Annotations = map[string]string{workload.AnnotationRequested: w.requested}
+	for annotation, text := range map[string]string{workload.AnnotationRequested: w.requested, workload.AnnotationTopology: f.set.Topology} {
+		if text != "" {
+			metav1.SetMetaDataAnnotation(&obj.ObjectMeta, annotation, text)
+		}
 	}
 	err := kube.Call(ctx, func(ctx context.Context) error { return r.Live.Create(ctx, obj) })
 	switch out := kube.Classify(err); {

@@ -32,7 +32,7 @@ const (
 )
 
 // annotations are those that are kept of a StatefulSet and its template.
-var annotations = []string{workload.AnnotationClaims, workload.AnnotationRetention, workload.AnnotationRequested, npwg.AnnotationNetworks}
+var annotations = []string{workload.AnnotationClaims, workload.AnnotationRetention, workload.AnnotationRequested, workload.AnnotationTopology, npwg.AnnotationNetworks}
 
 // Condense drops of a StatefulSet what nobody here reads: of one that asks for no claims
 // nearly all.
@@ -62,7 +62,7 @@ func few(all map[string]string) map[string]string {
 // owns, and of a claim without addresses its owner, which may ask for some.
 func CondenseClaim(c *ipamclaims.IPAMClaim) {
 	kept := map[string]string{}
-	for _, name := range []string{workload.AnnotationRequested, vif.AnnotationPort} {
+	for _, name := range []string{workload.AnnotationRequested, workload.AnnotationTopology, vif.AnnotationPort} {
 		if text, ok := c.Annotations[name]; ok {
 			kept[name] = text
 		}

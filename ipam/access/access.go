@@ -7,6 +7,8 @@ package access
 import (
 	"context"
 	"fmt"
+
+	"github.com/tenure-ipam/tenure/ipam/labels"
 )
 
 // A Kind is the kind of the object that a rule is of. The zero Kind is Pool.
@@ -48,7 +50,7 @@ type Rule struct {
 	// Of is what the rule is of.
 	Of Kind `json:"of,omitempty"`
 	// Namespaces, if not nil, selects those that may use the pool.
-	Namespaces *Selector `json:"namespaces,omitempty"`
+	Namespaces *labels.Selector `json:"namespaces,omitempty"`
 	// Asks says that a namespace must be allowed the verb use on the pool as well.
 	Asks bool `json:"asks,omitempty"`
 }

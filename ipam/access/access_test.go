@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tenure-ipam/tenure/ipam/access"
+	"github.com/tenure-ipam/tenure/ipam/labels"
 )
 
 // facts is what is known of one namespace, and which of it was asked for.
@@ -31,7 +32,7 @@ func TestWithoutANamespaceOnlyAPoolForEverybodyIsUsed(t *testing.T) {
 	if err := (access.Rule{}).Check(t.Context(), &facts{}, "", "lan"); err != nil {
 		t.Errorf("a pool for everybody: got %v; want none", err)
 	}
-	for _, r := range []access.Rule{{Namespaces: &access.Selector{}}, {Asks: true}} {
+	for _, r := range []access.Rule{{Namespaces: &labels.Selector{}}, {Asks: true}} {
 		f := facts{allowed: true}
 		err := r.Check(t.Context(), &f, "", "lan")
 		if _, denied := errors.AsType[*access.DeniedError](err); !denied || !strings.Contains(err.Error(), "pool lan may not be used") || len(f.asked) > 0 {
@@ -41,7 +42,7 @@ func TestWithoutANamespaceOnlyAPoolForEverybodyIsUsed(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	blue := &access.Selector{Labels: map[string]string{"team": "blue"}}
+	blue := &labels.Selector{Labels: map[string]string{"team": "blue"}}
 	tests := []struct {
 		name  string
 		rule  access.Rule

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/access"
+	"github.com/tenure-ipam/tenure/ipam/labels"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -17,28 +18,32 @@ func AccessOf(o *v1alpha1.IPPool) access.Rule {
 }
 
 // RuleOf reads who may use an object of a kind, from the spec's access and namespaceSelector.
-func RuleOf(of access.Kind, word v1alpha1.Access, s *v1alpha1.NamespaceSelector) access.Rule {
+func RuleOf(of access.Kind, word v1alpha1.Access, s *v1alpha1.LabelSelector) access.Rule {
 	// A word that this program does not know is a rule of a later one: it lets nobody in
 	// who is not allowed the verb.
-	rule := access.Rule{Of: of, Asks: word != "" && word != v1alpha1.AccessEveryone}
+	return access.Rule{Of: of, Namespaces: selectorOf(s), Asks: word != "" && word != v1alpha1.AccessEveryone}
+}
+
+// selectorOf reads a label selector; nil if there is none.
+func selectorOf(s *v1alpha1.LabelSelector) *labels.Selector {
 	if s == nil {
-		return rule
+		return nil
 	}
-	rule.Namespaces = &access.Selector{}
+	out := &labels.Selector{}
 	if len(s.MatchLabels) > 0 {
-		rule.Namespaces.Labels = make(map[string]string, len(s.MatchLabels))
+		out.Labels = make(map[string]string, len(s.MatchLabels))
 		for key, value := range s.MatchLabels {
-			rule.Namespaces.Labels[key] = string(value)
+			out.Labels[key] = string(value)
 		}
 	}
 	for _, e := range s.MatchExpressions {
-		r := access.Requirement{Key: e.Key, Operator: access.Operator(e.Operator)}
+		r := labels.Requirement{Key: e.Key, Operator: labels.Operator(e.Operator)}
 		for _, value := range e.Values {
 			r.Values = append(r.Values, string(value))
 		}
-		rule.Namespaces.Requirements = append(rule.Namespaces.Requirements, r)
+		out.Requirements = append(out.Requirements, r)
 	}
-	return rule
+	return out
 }
 
 // MayUse returns what asks the authorizer whether the service accounts of a namespace, as a

@@ -148,6 +148,7 @@ func SpecText(o *v1alpha1.IPPool) poolspec.PoolText {
 	for _, r := range o.Spec.Ranges {
 		t.Ranges = append(t.Ranges, poolspec.RangeText{
 			CIDR: r.CIDR, Start: r.Start, End: r.End, Exclude: r.Exclude, StaticOnly: r.StaticOnly, Gateway: r.Gateway,
+			NodeSelector: selectorOf(r.NodeSelector),
 		})
 	}
 	if o.Spec.BlockSize != nil {
@@ -222,6 +223,18 @@ func (a *API) ReadNode(ctx context.Context, name protocol.NodeName) (protocol.No
 		return protocol.Node{}, out, err
 	}
 	return NodeOf(&obj), out, nil
+}
+
+// LabelsOf reads those labels of a Node that keys name.
+func LabelsOf(o *corev1.Node, keys []string) poolspec.NodeLabels {
+	all := poolspec.NodeLabels{}
+	for _, key := range keys {
+		all[key] = nil
+		if value, has := o.Labels[key]; has {
+			all[key] = &value
+		}
+	}
+	return all
 }
 
 // NodeOf reads what the protocol needs of a Node.

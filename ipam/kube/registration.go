@@ -29,6 +29,7 @@ const (
 	annotationRestore = "tenure.dev/restored"
 	annotationQuery   = "tenure.dev/look"
 	annotationReport  = "tenure.dev/report"
+	annotationLabels  = "tenure.dev/labels"
 )
 
 // ReadRegistration reads a node's registration live.
@@ -92,6 +93,13 @@ func (a *API) annotateRegistration(ctx context.Context, m protocol.Meta, annotat
 		"metadata": map[string]any{"annotations": map[string]string{annotation: value}},
 	})
 	return obj, out, err
+}
+
+// TellLabels writes labels of a node into its registration, and nothing else of it: the agent reads
+// them there.
+func (a *API) TellLabels(ctx context.Context, m protocol.Meta, labels string) (protocol.Outcome, error) {
+	_, out, err := a.annotateRegistration(ctx, m, annotationLabels, labels)
+	return out, err
 }
 
 // DeleteRegistration deletes the registration of exactly this name, UID and revision.
@@ -187,7 +195,7 @@ func RegistrationOf(o *coordination.Lease) (protocol.Registration, error) {
 	s := protocol.Registration{
 		Meta: MetaOf(o), Node: protocol.NodeName(o.Name), NodeUID: protocol.UID(o.Annotations[annotationNodeUID]),
 		Machine: o.Annotations[annotationMachine], Boot: o.Annotations[annotationBoot], Restored: o.Annotations[annotationRestore],
-		Query: o.Annotations[annotationQuery], Report: o.Annotations[annotationReport],
+		Query: o.Annotations[annotationQuery], Report: o.Annotations[annotationReport], Labels: o.Annotations[annotationLabels],
 	}
 	if o.Spec.HolderIdentity != nil {
 		s.Store = protocol.StoreID(*o.Spec.HolderIdentity)

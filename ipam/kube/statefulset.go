@@ -27,6 +27,7 @@ func SetOf(o *appsv1.StatefulSet) (s workload.Set, asks bool, err error) {
 	}
 	s, err = workload.ParseSet(o.Namespace, o.Name, first, count, workload.Text{
 		Claims: claims, Networks: template[npwg.AnnotationNetworks], Requested: template[workload.AnnotationRequested],
+		Topology:  template[workload.AnnotationTopology],
 		Retention: cmp.Or(o.Annotations[workload.AnnotationRetention], template[workload.AnnotationRetention]),
 	})
 	return s, true, err

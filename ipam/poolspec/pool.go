@@ -10,6 +10,7 @@ import (
 	"go4.org/netipx"
 
 	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/labels"
 )
 
 // RangeText is one range of a pool as a person writes it. The JSON is that of an
@@ -27,6 +28,8 @@ type RangeText struct {
 	StaticOnly []string `json:"staticOnly,omitempty"`
 	// Gateway is of the CIDR's family, within it or not; empty is none.
 	Gateway string `json:"gateway,omitempty"`
+	// NodeSelector selects the nodes whose pods are given addresses of the range; nil is all.
+	NodeSelector *labels.Selector `json:"nodeSelector,omitempty"`
 }
 
 // PoolText is what a person writes of a pool, and what is written for them of an

@@ -154,6 +154,8 @@ func ConfirmUse(self Self, e UseEvidence) UseAnswer {
 		return answer(Refused, false, " is being deleted")
 	case o != nil && o.Node != self.Node && !siblings(e.Own.Pod, o.Use.Pod, e.Claim):
 		return answer(Refused, false, " is in use by pod %s on node %s, which is not the same workload%s", o.Use.Pod, o.Node, e.Own.Pod.Standoff(o.Use.Pod))
+	case len(e.Claim.IPs) == 0 && len(e.Addrs) == 0: // it shows the controller where the claim is wanted
+		return answer(Unknown, true, " has no addresses yet")
 	case len(e.Claim.IPs) == 0:
 		return answer(Refused, true, " has no addresses")
 	}

@@ -338,6 +338,9 @@ type Registration struct {
 	// Query is what the controller asks about the pods on the node, "" for nothing, and
 	// Report what the agent has answered: a [Query] and a [Report] as text.
 	Query, Report string
+	// Labels are those labels of the node that pools' node selectors name, as the controller has
+	// copied them; empty if none are named. The protocol does not read them.
+	Labels string
 }
 
 // A Former is an agent that was registered before: which, and until which term.

@@ -101,7 +101,7 @@ func TestAccess(t *testing.T) {
 	start(t)
 	ns := namespace(t)
 	byLabel := network(t, func(n *v1alpha1.PodNetwork) {
-		n.Spec.NamespaceSelector = &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": "blue"}}
+		n.Spec.NamespaceSelector = &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": "blue"}}
 	})
 	byRole := network(t, func(n *v1alpha1.PodNetwork) { n.Spec.Access = v1alpha1.AccessRBAC })
 	ready(t, byLabel)

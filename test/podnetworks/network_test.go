@@ -83,7 +83,7 @@ func TestImmutable(t *testing.T) {
 	}
 	fleet.Edit(t, kc, n, func() {
 		n.Spec.Enabled, n.Spec.Access = new(false), v1alpha1.AccessRBAC
-		n.Spec.NamespaceSelector = &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"a": "b"}}
+		n.Spec.NamespaceSelector = &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"a": "b"}}
 	})
 	if err := fleet.TryEdit(t, kc, a, func() { a.Spec.PodNetworkName = "other" }); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "is immutable") {
 		t.Errorf("the network of an attachment: %v; want it refused as immutable", err)

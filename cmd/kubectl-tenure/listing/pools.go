@@ -32,12 +32,14 @@ type poolView struct {
 	TakeOver string `json:"takeOver"`
 	Access   string `json:"access"`
 	// NamespaceSelector is absent where every namespace is selected.
-	NamespaceSelector *v1alpha1.NamespaceSelector `json:"namespaceSelector,omitempty"`
-	Ranges            []v1alpha1.Range            `json:"ranges"`
-	Leasing           string                      `json:"leasing"`
-	Pressure          string                      `json:"pressure,omitempty"`
-	Counts            *v1alpha1.PoolCounts        `json:"counts,omitempty"`
-	Conditions        []conditionView             `json:"conditions,omitempty"`
+	NamespaceSelector *v1alpha1.LabelSelector `json:"namespaceSelector,omitempty"`
+	Ranges            []v1alpha1.Range        `json:"ranges"`
+	Leasing           string                  `json:"leasing"`
+	Pressure          string                  `json:"pressure,omitempty"`
+	Counts            *v1alpha1.PoolCounts    `json:"counts,omitempty"`
+	// Selectors are there where a range has a nodeSelector.
+	Selectors  []v1alpha1.SelectorStatus `json:"selectors,omitempty"`
+	Conditions []conditionView           `json:"conditions,omitempty"`
 	// Holders are who holds leases, of one pool only.
 	Holders []holderView `json:"holders,omitempty"`
 }
@@ -232,7 +234,7 @@ func viewPool(p *v1alpha1.IPPool) poolView {
 		Name: p.Name, Domain: p.Spec.Domain, TakeOver: takeOver(p), Ranges: p.Spec.Ranges,
 		Access: string(cmp.Or(p.Spec.Access, v1alpha1.AccessEveryone)), NamespaceSelector: p.Spec.NamespaceSelector,
 		Leasing:  string(cmp.Or(p.Status.Leasing, v1alpha1.LeasingClosed)),
-		Pressure: string(p.Status.Pressure), Counts: p.Status.Counts, Conditions: viewConditions(p.Status.Conditions),
+		Pressure: string(p.Status.Pressure), Counts: p.Status.Counts, Selectors: p.Status.Selectors, Conditions: viewConditions(p.Status.Conditions),
 	}
 }
 
@@ -316,6 +318,24 @@ func many(n int64) string {
 	return fmt.Sprint(n)
 }
 
+// writeSelectors writes how full the ranges with each node selector are, where there are some.
+func writeSelectors(to screen.Screen, all []v1alpha1.SelectorStatus) {
+	if len(all) == 0 {
+		return
+	}
+	to.Title("Nodes that the ranges select")
+	table := screen.Table{Heads: []string{"SELECTOR", "NODES", "USAGE", "USED", "FREE", "CAPACITY", "PRESSURE"}}
+	for _, p := range all {
+		pressed := p.Pressure
+		if pressed == v1alpha1.PressureExhausted && p.Exhausted == "" { // as of the whole pool
+			pressed = v1alpha1.PressureHigh
+		}
+		row := screen.Plain(cmp.Or(p.Selector, "(all nodes)"), fmt.Sprint(p.Nodes), percent(p.Capacity-p.Free, p.Capacity), fmt.Sprint(p.Used), many(p.Free), many(p.Capacity))
+		table.Row(append(row, pressureCell(pressed))...)
+	}
+	table.Write(to, false)
+}
+
 func writePool(to screen.Screen, p *v1alpha1.IPPool, view poolView) {
 	to.Fact("Pool", screen.Plain(p.Name)[0])
 	if p.Spec.Domain != "" {
@@ -333,11 +353,16 @@ func writePool(to screen.Screen, p *v1alpha1.IPPool, view poolView) {
 			percent(c.Capacity-c.Free, c.Capacity), c.Used, c.Claimed, many(c.Free), c.Unreachable, many(c.Capacity), countedAt))[0])
 	}
 	to.Title("Ranges")
-	ranges := screen.Table{Heads: []string{"CIDR", "START", "END", "GATEWAY", "EXCLUDE", "STATIC-ONLY"}}
-	for _, r := range p.Spec.Ranges {
-		ranges.Row(screen.Plain(r.CIDR, r.Start, r.End, r.Gateway, screen.Some(r.Exclude, 4), screen.Some(r.StaticOnly, 4))...)
+	ranges := screen.Table{Heads: []string{"CIDR", "START", "END", "GATEWAY", "EXCLUDE", "STATIC-ONLY", "NODES"}}
+	for _, r := range kube.SpecText(p).Ranges {
+		nodes := "all"
+		if r.NodeSelector != nil {
+			nodes = r.NodeSelector.String()
+		}
+		ranges.Row(screen.Plain(r.CIDR, r.Start, r.End, r.Gateway, screen.Some(r.Exclude, 4), screen.Some(r.StaticOnly, 4), nodes)...)
 	}
 	ranges.Write(to, false)
+	writeSelectors(to, view.Selectors)
 	to.Title("Conditions")
 	conditions := make([]screen.Fact, 0, len(view.Conditions))
 	for _, c := range view.Conditions {

@@ -16,7 +16,7 @@ import (
 func TestDescribesAPool(t *testing.T) {
 	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: "lan"}, Spec: v1alpha1.IPPoolSpec{
 		Domain: "vlan-7", TakeOver: v1alpha1.TakeOverConfirmed, Access: v1alpha1.AccessRBAC,
-		NamespaceSelector: &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": "red"}},
+		NamespaceSelector: &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": "red"}},
 		Ranges:            []v1alpha1.Range{{CIDR: "10.0.0.0/24", Gateway: "10.0.0.1", Exclude: []string{"10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6"}}},
 	}}
 	p.Status = v1alpha1.IPPoolStatus{

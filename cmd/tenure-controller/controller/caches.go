@@ -47,7 +47,7 @@ func cacheOptions(cfg Config) cache.Options {
 			&nad.NetworkAttachmentDefinition{}: {Transform: looker.KeepChanged},
 			&corev1.Node{}: {Transform: func(o any) (any, error) {
 				if n, ok := o.(*corev1.Node); ok {
-					n.Annotations, n.Labels, n.Status = nil, nil, corev1.NodeStatus{}
+					n.Annotations, n.Status = nil, corev1.NodeStatus{}
 				}
 				return strip(o)
 			}},

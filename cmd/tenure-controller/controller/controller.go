@@ -26,6 +26,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/controller/deadnodes"
 	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
+	"github.com/tenure-ipam/tenure/ipam/controller/nodelabels"
 	"github.com/tenure-ipam/tenure/ipam/controller/pools"
 	"github.com/tenure-ipam/tenure/ipam/controller/requests"
 	"github.com/tenure-ipam/tenure/ipam/controller/reservations"
@@ -301,6 +302,7 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		},
 		func() error { return c.definitions(mgr, direct, live, catalog) },
 		func() error { return ofDead.Setup(mgr) },
+		func() error { return c.nodeLabels(mgr, live) },
 		func() error { return probes(mgr) },
 	} {
 		if err := set(); err != nil {
@@ -312,6 +314,14 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		parts = append(parts, c.certificate().Metric())
 	}
 	return parts, nil
+}
+
+// nodeLabels has the agents told the labels of their nodes.
+func (c *Controller) nodeLabels(mgr manager.Manager, live *kube.API) error {
+	r := &nodelabels.Reconciler{
+		Cache: mgr.GetCache(), RegistrationNamespace: c.cfg.RegistrationNamespace, Live: live, Log: c.log.With("part", "node-labels"),
+	}
+	return r.Setup(mgr)
 }
 
 // definitions has implicit pools made of definitions, and faults in definitions said.

@@ -41,6 +41,12 @@ func poolOf(o *v1alpha1.IPPool) agent.Pool {
 		Pool: kube.PoolOf(o), Text: kube.PoolText(o), Domain: o.Spec.Domain, Access: kube.AccessOf(o), Stopped: o.Spec.Allocation == v1alpha1.AllocationStopped, Sourced: o.Spec.Source != nil,
 		Foreign: meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.PoolForeignAddresses),
 	}
+	for _, s := range o.Status.Selectors {
+		pressure, err := allocator.ParsePressure(string(s.Pressure))
+		if err == nil {
+			p.Parts = append(p.Parts, agent.PoolPart{Selector: s.Selector, Pressure: pressure, Exhausted: s.Exhausted})
+		}
+	}
 	for _, r := range o.Spec.Routes {
 		// Admission and the controller have refused what does not parse.
 		dst, err := netip.ParsePrefix(r.Dst)

@@ -84,10 +84,10 @@ type pool struct {
 	// askAgain is when holders that were passed over may be asked again; zero if no ask waits
 	// for that.
 	askAgain time.Time
-	// starving counts the asks that have found no address although every holder was asked.
-	// announced is what [Broker.Starving] said when the pool was last notified.
-	starving        int
-	announced       bool
+	// starving are the asks that have found no address although every holder was asked, by
+	// [want.key]. announced are their keys when the pool was last notified.
+	starving        map[string]starving
+	announced       string
 	starvingChanged bool
 }
 

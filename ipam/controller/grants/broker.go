@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -225,12 +226,21 @@ func (b *Broker) Withdraw(uid protocol.UID) {
 }
 
 // Starving reports whether asks wait for addresses of a pool although every node that could cede
-// some was asked. Addresses outside the asks' views may be free.
-func (b *Broker) Starving(pool protocol.PoolName) bool {
+// some was asked. Addresses outside the asks' views may be free. If part is not nil, only asks count
+// whose views have addresses of that part of the pool.
+func (b *Broker) Starving(pool protocol.PoolName, part *allocator.Shape) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.book.pools[pool]
-	return p != nil && p.starving > 0
+	if p == nil {
+		return false
+	}
+	for _, s := range p.starving {
+		if part == nil || len(part.OrdinaryWithin(s.want.family, s.want.view)) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // Held returns a copy of the grants to a claim, sub-lease or reservation of that UID that have been

@@ -143,7 +143,7 @@ type attempt struct {
 	spots     []spot // reserved
 	found     bool   // all
 	bad       Problem
-	exhausted []*pool // that are exhausted for this ask
+	exhausted []want // for which the pools are exhausted
 }
 
 // attempt searches for all addresses that w lacks. It goes on after one that cannot be had, so that
@@ -168,7 +168,7 @@ func (b *book) attempt(r *round, w *waiter, wants []want, given []Held) attempt 
 			t.bad = bad // a problem that more addresses would not solve comes first
 		}
 		if bad.Reason == Exhausted {
-			t.exhausted = append(t.exhausted, want.pool)
+			t.exhausted = append(t.exhausted, want)
 		}
 	}
 	return t

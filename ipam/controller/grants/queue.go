@@ -49,7 +49,7 @@ type waiter struct {
 	came    time.Time // when it was first asked
 	arrived uint64    // in the book's count: before any call that began later
 
-	starves []*pool // in which it has found no address although every holder was asked
+	starves []want // for which it has found no address although every holder was asked
 
 	failures int       // tries in a row that failed by a call
 	retry    time.Time // when it is tried again, while it stands in queue.delayed

@@ -150,19 +150,19 @@ func TestStarving(t *testing.T) {
 		time.Sleep(time.Second)
 		view := func(name string) Ask { return requestOf(t, name, "lan", "10.0.0.1-10.0.0.2") }
 		for _, name := range []string{"1", "2"} {
-			if got := r.settle(view(name)); len(got.Granted) != 1 || r.Starving("lan") {
-				t.Fatalf("%s is granted %q, starving %v; want an address, and that nobody starves", name, addrs(got), r.Starving("lan"))
+			if got := r.settle(view(name)); len(got.Granted) != 1 || r.Starving("lan", nil) {
+				t.Fatalf("%s is granted %q, starving %v; want an address, and that nobody starves", name, addrs(got), r.Starving("lan", nil))
 			}
 		}
 		got := r.settle(view("3"))
-		if got.Problem.Reason != Exhausted || !strings.Contains(got.Problem.Message, "within 10.0.0.1-10.0.0.2") || !r.Starving("lan") {
-			t.Errorf("problem %+v, starving %v; want %v within the view, and that it starves", got.Problem, r.Starving("lan"), Exhausted)
+		if got.Problem.Reason != Exhausted || !strings.Contains(got.Problem.Message, "within 10.0.0.1-10.0.0.2") || !r.Starving("lan", nil) {
+			t.Errorf("problem %+v, starving %v; want %v within the view, and that it starves", got.Problem, r.Starving("lan", nil), Exhausted)
 		}
-		if got := r.settle(requestOf(t, "elsewhere", "lan", "10.0.0.1-10.0.0.254")); len(got.Granted) != 1 || !r.Starving("lan") {
-			t.Errorf("elsewhere: granted %q, starving %v; want an address, and that the other still starves", addrs(got), r.Starving("lan"))
+		if got := r.settle(requestOf(t, "elsewhere", "lan", "10.0.0.1-10.0.0.254")); len(got.Granted) != 1 || !r.Starving("lan", nil) {
+			t.Errorf("elsewhere: granted %q, starving %v; want an address, and that the other still starves", addrs(got), r.Starving("lan", nil))
 		}
 		r.Withdraw("s-3")
-		if r.Starving("lan") {
+		if r.Starving("lan", nil) {
 			t.Error("the pool starves though nobody waits")
 		}
 	})

@@ -196,15 +196,15 @@ func TestRecalls(t *testing.T) {
 		r.Ask(requestOf(t, "b", "lan", "10.0.0.1-10.0.0.30"))
 		time.Sleep(13 * time.Second)
 		got := r.Ask(requestOf(t, "b", "lan", "10.0.0.1-10.0.0.30"))
-		if got.Problem.Reason != Exhausted || !r.Starving("lan") {
-			t.Errorf("problem %v, starving %v; want %v", got.Problem, r.Starving("lan"), Exhausted)
+		if got.Problem.Reason != Exhausted || !r.Starving("lan", nil) {
+			t.Errorf("problem %v, starving %v; want %v", got.Problem, r.Starving("lan", nil), Exhausted)
 		}
 		// The next that becomes free, and is ceded under pressure, is had at once.
 		nodes[4].drop(netip.MustParsePrefix("10.0.0.5/32"))
 		s.cede(pool, "10.0.0.5/32", "10.0.0.5")
 		time.Sleep(time.Second)
-		if got = r.Ask(requestOf(t, "b", "lan", "10.0.0.1-10.0.0.30")); addrs(got) != "10.0.0.5/27" || r.Starving("lan") {
-			t.Errorf("granted %q, starving %v; want 10.0.0.5", addrs(got), r.Starving("lan"))
+		if got = r.Ask(requestOf(t, "b", "lan", "10.0.0.1-10.0.0.30")); addrs(got) != "10.0.0.5/27" || r.Starving("lan", nil) {
+			t.Errorf("granted %q, starving %v; want 10.0.0.5", addrs(got), r.Starving("lan", nil))
 		}
 	})
 }

@@ -1,21 +1,43 @@
 package grants
 
-import "github.com/tenure-ipam/tenure/ipam/protocol"
+import (
+	"maps"
+	"slices"
+	"strings"
 
-// starve notes the pools in which w has found no address although every holder was asked.
-func (b *book) starve(w *waiter, in []*pool) {
-	for _, p := range w.starves {
-		p.starving--
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// starving is how many asks have found no address of a pool within a view.
+type starving struct {
+	want want // one of them
+	asks int
+}
+
+// starve notes for what w has found no address although every holder was asked.
+func (b *book) starve(w *waiter, of []want) {
+	for _, was := range w.starves {
+		p, key := was.pool, was.key()
+		if s := p.starving[key]; s.asks > 1 {
+			s.asks--
+			p.starving[key] = s
+		} else {
+			delete(p.starving, key)
+		}
 		b.noteStarving(p)
 	}
-	w.starves = in
-	for _, p := range in {
-		p.starving++
+	w.starves = of
+	for _, now := range of {
+		p, key := now.pool, now.key()
+		if p.starving == nil {
+			p.starving = map[string]starving{}
+		}
+		p.starving[key] = starving{now, p.starving[key].asks + 1}
 		b.noteStarving(p)
 	}
 }
 
-// noteStarving notes that p may have begun or ceased to starve.
+// noteStarving notes that somebody may have begun or ceased to starve in p.
 func (b *book) noteStarving(p *pool) {
 	if !p.starvingChanged {
 		p.starvingChanged = true
@@ -23,12 +45,12 @@ func (b *book) noteStarving(p *pool) {
 	}
 }
 
-// takeChanged returns the pools whose Starving has changed since takeChanged was last called.
+// takeChanged returns the pools of which other views starve than when takeChanged was last called.
 func (b *book) takeChanged() []protocol.PoolName {
 	var names []protocol.PoolName
 	for _, p := range b.starvingChanged {
 		p.starvingChanged = false
-		if now := p.starving > 0; now != p.announced {
+		if now := strings.Join(slices.Sorted(maps.Keys(p.starving)), ";"); now != p.announced {
 			p.announced = now
 			names = append(names, p.name)
 		}

@@ -17,11 +17,9 @@ func (s seen) setExhausted(st *v1alpha1.IPPoolStatus) {
 	full, used, capacity, unreachable := s.tally.exhausted(s.shape)
 	switch {
 	case full && st.Pressure == v1alpha1.PressureExhausted:
-		message := fmt.Sprintf("pool %s is exhausted: %d of %d in use", s.pool.Name, used, capacity)
-		if unreachable > 0 {
-			message += fmt.Sprintf(", %d unreachable", unreachable)
-		}
-		s.set(st, v1alpha1.PoolExhausted, metav1.ConditionTrue, v1alpha1.ReasonNoAddressFree, message)
+		s.set(st, v1alpha1.PoolExhausted, metav1.ConditionTrue, v1alpha1.ReasonNoAddressFree, exhaustedText("pool "+s.pool.Name+" is exhausted", used, capacity, unreachable))
+	case exhaustedParts(st.Selectors) != "":
+		s.set(st, v1alpha1.PoolExhausted, metav1.ConditionTrue, v1alpha1.ReasonNoAddressFree, exhaustedParts(st.Selectors))
 	case s.starved && meta.IsStatusConditionTrue(st.Conditions, v1alpha1.PoolExhausted):
 	case s.starved: // a view is full, or what is free has a holder that has yet to answer
 		s.set(st, v1alpha1.PoolExhausted, metav1.ConditionFalse, v1alpha1.ReasonAddressesFree,
@@ -33,4 +31,13 @@ func (s seen) setExhausted(st *v1alpha1.IPPoolStatus) {
 	default:
 		s.set(st, v1alpha1.PoolExhausted, metav1.ConditionFalse, v1alpha1.ReasonAddressesFree, "addresses are free")
 	}
+}
+
+// exhaustedText goes on after what with how many addresses are in use.
+func exhaustedText(what string, used, capacity, unreachable int64) string {
+	text := fmt.Sprintf("%s: %d of %d in use", what, used, capacity)
+	if unreachable > 0 {
+		text += fmt.Sprintf(", %d unreachable", unreachable)
+	}
+	return text
 }

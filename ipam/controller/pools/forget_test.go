@@ -31,7 +31,7 @@ func TestPoolsThatAreGoneAreForgotten(t *testing.T) {
 		Cache: noneOfTheName{somePools{pools: []*v1alpha1.IPPool{pool("10.0.0.0/24")}}}, Metrics: NewMetrics(),
 		counts:  map[types.UID]time.Time{here: noon, gone: noon},
 		closed:  map[types.UID]spell{here: {}, gone: {}},
-		starved: map[types.UID]time.Time{here: noon, gone: noon},
+		starved: map[types.UID]lastStarved{here: nil, gone: nil},
 		lingers: map[types.UID]lingering{here: {}, gone: {}},
 		settled: map[types.UID]acceptedSpec{here: {}, gone: {}},
 	}

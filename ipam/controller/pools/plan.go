@@ -59,6 +59,8 @@ type seen struct {
 	// starved says that somebody asks, or has asked a moment ago, for an address
 	// and none was found.
 	starved bool
+	// parts are the ranges with each node selector; none where no range has one.
+	parts []part
 	// restored is set while the pool must not be used because the API server's
 	// data went back, and closedFor how long it has been closed since then.
 	restored  *restoration
@@ -331,6 +333,7 @@ func (s seen) describe(st *v1alpha1.IPPoolStatus) (counted bool) {
 	if s.starved || s.pool.Spec.Allocation == v1alpha1.AllocationStopped { // nodes give back what is free
 		st.Pressure = v1alpha1.PressureExhausted
 	}
+	s.describeParts(st, due)
 	s.setExhausted(st)
 	s.tellForeign(st)
 	s.tellTwoOwners(st)

@@ -348,7 +348,7 @@ func TestExhausted(t *testing.T) {
 // TestStarves: an exhausted pool stays so until nobody has starved for a while.
 func TestStarves(t *testing.T) {
 	starving := false
-	r := &Reconciler{Starving: func(protocol.PoolName) bool { return starving }}
+	r := &Reconciler{Starving: func(protocol.PoolName, *allocator.Shape) bool { return starving }}
 	exhausted, low := pool("10.0.0.0/24"), with(pool("10.0.0.0/24"), func(p *v1alpha1.IPPool) { p.UID = "p2" })
 	exhausted.Status.Pressure = v1alpha1.PressureExhausted
 	for _, tt := range []struct {
@@ -369,7 +369,7 @@ func TestStarves(t *testing.T) {
 		{"and remains so", exhausted, false, 2 * calm, false},
 	} {
 		starving = tt.starving
-		if got := r.starves(tt.pool, noon.Add(tt.after)); got != tt.want {
+		if got := r.starves(tt.pool, wholePool, nil, tt.pool.Status.Pressure, noon.Add(tt.after)); got != tt.want {
 			t.Errorf("%s: %v; want %v", tt.name, got, tt.want)
 		}
 	}

@@ -52,9 +52,9 @@ type Reconciler struct {
 	// Cache has pools, leases (indexed by [IndexLeases], and condensed by
 	// [Condense]), and sub-leases.
 	Cache client.Reader
-	// Starving reports whether somebody asks for an address of a pool and none has
-	// been found; nil is nobody. Whoever starves fires Changed.
-	Starving func(protocol.PoolName) bool
+	// Starving reports whether somebody asks for an address of a pool, or of a part of it, and none
+	// has been found; nil is nobody. Whoever starves fires Changed.
+	Starving func(pool protocol.PoolName, part *allocator.Shape) bool
 	Changed  *trigger.Source
 	// Foreign says what other IPAMs may have given; nil is nothing.
 	Foreign Foreign
@@ -84,7 +84,7 @@ type Reconciler struct {
 	mu      sync.Mutex
 	counts  map[types.UID]time.Time    // guarded by mu: when each pool's counts were last written
 	closed  map[types.UID]spell        // guarded by mu: see closedFor
-	starved map[types.UID]time.Time    // guarded by mu: when somebody last starved
+	starved map[types.UID]lastStarved  // guarded by mu
 	users   users                      // guarded by mu
 	lingers map[types.UID]lingering    // guarded by mu
 	settled map[types.UID]acceptedSpec // guarded by mu
@@ -164,9 +164,8 @@ func (r *Reconciler) look(ctx context.Context, pool *v1alpha1.IPPool) (seen, err
 	if err != nil {
 		return s, err
 	}
-	s.tally = count(leases, s.shape, surroundings{
-		inUse: inUse, reaches: func(l *v1alpha1.IPLease) bool { return r.regs.reaches(l, s.now) },
-	})
+	around := surroundings{inUse: inUse, reaches: func(l *v1alpha1.IPLease) bool { return r.regs.reaches(l, s.now) }}
+	s.tally = count(leases, s.shape, around)
 	var others v1alpha1.IPPoolList
 	if err := r.Cache.List(ctx, &others, client.UnsafeDisableDeepCopy); err != nil {
 		return s, fmt.Errorf("list pools: %w", err)
@@ -194,7 +193,10 @@ func (r *Reconciler) look(ctx context.Context, pool *v1alpha1.IPPool) (seen, err
 		s.disagreements = disagreements(pool, describing)
 	}
 	s.countsDue = r.countsDue(pool.UID, s.now)
-	s.starved = r.starves(pool, s.now)
+	s.starved = r.starves(pool, wholePool, nil, pool.Status.Pressure, s.now)
+	if err := r.lookAtParts(ctx, &s, leases, around); err != nil {
+		return s, err
+	}
 	if r.Stolen != nil {
 		s.stolen = r.Stolen(protocol.PoolName(pool.Name))
 	}
@@ -317,11 +319,12 @@ func (r *Reconciler) patch(ctx context.Context, base *v1alpha1.IPPool, metadata 
 		body["status"] = struct {
 			*v1alpha1.IPPoolStatus
 			// A merge patch removes what is null, and leaves alone what it lacks.
-			Withheld    []string     `json:"withheld"`
-			Gateways    []string     `json:"gateways"`
-			Fenced      []string     `json:"fenced"`
-			FencedSince *metav1.Time `json:"fencedSince"`
-		}{status, status.Withheld, status.Gateways, status.Fenced, status.FencedSince}
+			Withheld    []string                  `json:"withheld"`
+			Gateways    []string                  `json:"gateways"`
+			Selectors   []v1alpha1.SelectorStatus `json:"selectors"`
+			Fenced      []string                  `json:"fenced"`
+			FencedSince *metav1.Time              `json:"fencedSince"`
+		}{status, status.Withheld, status.Gateways, status.Selectors, status.Fenced, status.FencedSince}
 	}
 	raw, err := json.Marshal(body)
 	if err != nil {

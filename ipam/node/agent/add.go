@@ -79,8 +79,8 @@ func (a *Agent) add(ctx context.Context, req agentapi.Request) (*agentapi.Result
 	}
 	att, err := a.hold(ctx, add)
 	if err != nil {
-		if is[*assign.UnassignableError](err) { // as this node knows the pool
-			err = cmp.Or(a.pools.unheard(ctx, add.conf.Sources), err)
+		if wrong, ok := errors.AsType[*assign.UnassignableError](err); ok { // as this node knows the pool
+			err = cmp.Or(a.pools.unheard(ctx, add.conf.Sources), a.pools.elsewhere(wrong, add.conf.Sources))
 		}
 		return nil, err
 	}

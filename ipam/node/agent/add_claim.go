@@ -101,7 +101,7 @@ const claimWait = 50 * time.Millisecond
 func (a *Agent) findClaim(ctx context.Context, add *addCall) (protocol.Claim, error) {
 	pod, network := add.demand.Pod, add.conf.Name
 	moved := false // the claim is of the network on which the pod's machine was before
-	c, err := a.awaitClaim(ctx, pod.Namespace, add.sel.Claim, func(c protocol.Claim) error {
+	c, err := a.awaitClaim(ctx, add, add.sel.Claim, func(c protocol.Claim) error {
 		if ok, _ := protocol.BelongsTo(pod, c); ok && c.VM != "" && c.Network != network {
 			moved = true
 			return &ClaimError{Claim: c.Ref().String(), Why: fmt.Sprintf("is of network %q", c.Network)}
@@ -115,7 +115,7 @@ func (a *Agent) findClaim(ctx context.Context, add *addCall) (protocol.Claim, er
 		return c, err
 	}
 	next := workload.MachineClaimName(add.sel.Claim, network)
-	c, err = a.awaitClaim(ctx, pod.Namespace, next, func(c protocol.Claim) error { return checkClaim(c, pod, network, add.key.IfName) })
+	c, err = a.awaitClaim(ctx, add, next, func(c protocol.Claim) error { return checkClaim(c, pod, network, add.key.IfName) })
 	if refused, ok := errors.AsType[*ClaimError](err); ok {
 		refused.Why += fmt.Sprintf("; the controller makes it, since claim %s, which the pod names, is of another network than %q", add.sel.Claim, network)
 	}
@@ -125,8 +125,8 @@ func (a *Agent) findClaim(ctx context.Context, add *addCall) (protocol.Claim, er
 // awaitClaim returns a claim as soon as it has addresses, waiting until ctx ends:
 // KubeVirt's controller makes claims asynchronously. What check refuses for good is not
 // waited for.
-func (a *Agent) awaitClaim(ctx context.Context, namespace, name string, check func(protocol.Claim) error) (protocol.Claim, error) {
-	wait, why := claimWait, ""
+func (a *Agent) awaitClaim(ctx context.Context, add *addCall, name string, check func(protocol.Claim) error) (protocol.Claim, error) {
+	wait, why, namespace := claimWait, "", add.demand.Pod.Namespace
 	for {
 		c, out, err := a.cl.Claims.ReadClaim(ctx, namespace, name)
 		var refused *ClaimError
@@ -152,6 +152,9 @@ func (a *Agent) awaitClaim(ctx context.Context, namespace, name string, check fu
 			why = "has no addresses: " + c.Failed
 		default:
 			why = "has no addresses yet: the controller has not allocated them"
+		}
+		if out == protocol.Done && refused == nil {
+			a.showConsumer(ctx, add, c)
 		}
 		if !a.wait(ctx, wait) {
 			return c, &ClaimError{Claim: namespace + "/" + name, Why: why, Later: true}

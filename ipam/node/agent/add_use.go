@@ -165,7 +165,10 @@ func (a *Agent) claimAddresses(ctx context.Context, c protocol.Claim, conf *pool
 		if _, _, err := p.until(ctx, a.sched, func(*knownPool, bool) string { return a.pools.unopened(p.name) }); err != nil {
 			return nil, nil, err
 		}
-		in, _ := known[src.Pool].shape.Locate(ip.Addr())
+		in, _ := known[src.Pool].whole.Locate(ip.Addr())
+		if why := known[src.Pool].elsewhere(ip.Addr()); why != "" {
+			return nil, nil, &ClaimError{Claim: c.Ref().String(), Why: fmt.Sprintf("has address %v of pool %s, %s: schedule the pod where the claim's addresses are, by a node affinity", ip.Addr(), src.Pool, why)}
+		}
 		_, gateway := src.Answer(ip.Addr(), in)
 		addrs = append(addrs, store.Address{Addr: ip.Addr(), Bits: ip.Bits(), Gateway: gateway, Pool: p.name})
 		leases = append(leases, known[src.Pool].leaseOf(ip.Addr()))
@@ -182,7 +185,7 @@ func (a *Agent) claimSource(ctx context.Context, c protocol.Claim, addr netip.Ad
 			return nil, err
 		}
 		known[pool] = k
-		return k.shape, nil
+		return k.whole, nil
 	}
 	src, found, err := conf.SourceOf(addr, shapeOf)
 	if err != nil {

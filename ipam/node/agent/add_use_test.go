@@ -164,7 +164,8 @@ func TestClaimThatNeverComes(t *testing.T) {
 		const waits = claimWait * (1 + 2 + 4) // until a look is made that is too late
 		ctx, cancel := context.WithTimeout(t.Context(), waits+claimWait/2)
 		defer cancel()
-		_, err := a.awaitClaim(ctx, "ns", "db", func(protocol.Claim) error { return nil })
+		add := &addCall{demand: assign.Demand{Pod: protocol.PodRef{Namespace: "ns"}}}
+		_, err := a.awaitClaim(ctx, add, "db", func(protocol.Claim) error { return nil })
 		if err == nil || !strings.Contains(err.Error(), "does not exist yet") {
 			t.Errorf("awaitClaim = %v; want that the claim does not exist", err)
 		}
@@ -174,12 +175,14 @@ func TestClaimThatNeverComes(t *testing.T) {
 // addPool gives a another open pool.
 func addPool(t *testing.T, a *Agent, name string, ranges ...poolspec.RangeText) *pool {
 	t.Helper()
-	shape, err := poolspec.ParsePool(poolspec.PoolText{Ranges: ranges})
+	known, err := knownAs(Pool{
+		Pool: protocol.Pool{Meta: protocol.Meta{Name: name, UID: protocol.UID(name)}, Open: true, Bits4: 30, Bits6: 112}, Text: poolspec.PoolText{Ranges: ranges},
+	}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := newPool(protocol.PoolName(name))
-	p.known = &knownPool{Pool: Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: name, UID: protocol.UID(name)}, Open: true, Bits4: 30, Bits6: 112}}, shape: shape}
+	p.known = known
 	a.pools.byName[p.name] = p
 	return p
 }

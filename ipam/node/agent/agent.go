@@ -64,6 +64,7 @@ func assemble(b *base) *Agent {
 	as := &attachments{base: b, pools: ps, rights: rs, blocks: bs}
 	as.sightings = sightings.New(b.st, b.host, b.sched, b.log, b.background, reg.beatSoon)
 	reg.answer, reg.newTerm, reg.onTerm, reg.react = as.sightings.Answer, rs.enter, rs.confirmAgain, func(seen protocol.Registration) {
+		ps.hearLabels(seen.Labels)
 		bs.hearRecalls(seen)
 		as.sightings.Ask(seen.Query)
 	}

@@ -31,12 +31,15 @@ func (bubbleClock) After(d time.Duration) <-chan time.Time { return time.After(d
 // addresses, and of 2^48 blocks of IPv6. It has no registration, and no API server.
 func newBubbleAgent(t *testing.T) (*Agent, *pool) {
 	t.Helper()
-	shape, err := poolspec.ParsePool(poolspec.PoolText{Ranges: []poolspec.RangeText{{CIDR: "10.0.0.0/27"}, {CIDR: "fd00::/64"}}})
+	known, err := knownAs(Pool{
+		Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}, Open: true, Bits4: 30, Bits6: 112},
+		Text: poolspec.PoolText{Ranges: []poolspec.RangeText{{CIDR: "10.0.0.0/27"}, {CIDR: "fd00::/64"}}},
+	}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := newPool("lan")
-	p.known = &knownPool{Pool: Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}, Open: true, Bits4: 30, Bits6: 112}}, shape: shape}
+	p.known = known
 	a := assemble(&base{
 		cfg: DefaultConfig("n1"), st: newStore(t), sched: sched.Goroutines(bubbleClock{time.Now()}), log: slog.New(slog.DiscardHandler),
 	})

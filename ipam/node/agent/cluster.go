@@ -96,6 +96,11 @@ type Pool struct {
 	DNS      poolspec.DNS       `json:"dns,omitzero"`
 	Access   access.Rule        `json:"access,omitzero"`
 	Pressure allocator.Pressure `json:"pressure"`
+	// Parts say how scarce the addresses of the ranges with each node selector are, where there
+	// are some.
+	Parts []PoolPart `json:"parts,omitempty"`
+	// Labels are the labels of this node by which its part of the pool is told.
+	Labels poolspec.NodeLabels `json:"labels,omitempty"`
 	// Exhausted says, in the words of the pool's condition, that it has no address
 	// left; empty while it has.
 	Exhausted string `json:"exhausted,omitempty"`
@@ -109,6 +114,14 @@ type Pool struct {
 	// Waits says, in the words of its condition, why the pool is not open; empty where
 	// it is, or nothing was said.
 	Waits string `json:"waits,omitempty"`
+}
+
+// A PoolPart says how scarce the addresses of those ranges of a pool are that have one node selector.
+type PoolPart struct {
+	Selector string             `json:"selector"` // as text; of the ranges for all nodes it is empty
+	Pressure allocator.Pressure `json:"pressure"`
+	// Exhausted says, for people, that they have no address left; empty while they have.
+	Exhausted string `json:"exhausted,omitempty"`
 }
 
 // A Pod is what the agent knows of a pod.

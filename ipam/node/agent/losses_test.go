@@ -187,7 +187,7 @@ func TestReadBackWhole(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a.pools.get(name).set(&knownPool{Pool: Pool{Stopped: true}, shape: shape}, false)
+		a.pools.get(name).set(&knownPool{Pool: Pool{Stopped: true}, shape: shape, whole: shape}, false)
 	}
 	know("lan", "10.0.0.0/24")
 	a.pools.get("lan6").set(nil, true)

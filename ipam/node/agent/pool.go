@@ -34,6 +34,9 @@ type pool struct {
 	missed   int
 	unfollow func() // guarded by Agent.mu; ends the following, and returns when it has ended
 
+	hearing sync.Mutex // held while what was heard is taken over
+	news    int        // guarded by hearing; how often the pool was told of
+
 	demands    demands
 	upkeepDue  atomic.Bool // a look at the reserve, and at what is idle, is due
 	upkeepRuns atomic.Bool // one is under way
@@ -43,7 +46,8 @@ type pool struct {
 // knownPool is an immutable view of a pool: a change replaces it.
 type knownPool struct {
 	Pool
-	shape *allocator.Shape
+	shape *allocator.Shape // the part of whole that is for this node
+	whole *allocator.Shape
 	text  string // as kept in the store; empty for a pool that was kept and not heard of since
 }
 
@@ -147,7 +151,7 @@ func unready(known *knownPool, absent bool) string {
 	case known.Bits4 == 0 && known.Bits6 == 0:
 		return "has not been opened by the controller yet: " + known.notOpen()
 	}
-	return ""
+	return known.notHere()
 }
 
 // notOpen says why p is not open, in the words of its condition where it has one.

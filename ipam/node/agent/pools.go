@@ -30,6 +30,7 @@ type pools struct {
 
 	mu     sync.Mutex
 	byName map[protocol.PoolName]*pool // guarded by mu
+	labels string                      // guarded by mu; the node's, as its registration told them last
 }
 
 // pool returns the entry of a pool, and follows the pool from then on.
@@ -70,13 +71,13 @@ func (ps *pools) followed() []*pool {
 
 // adoptPool takes up a pool that the store has kept.
 func (ps *pools) adopt(ctx context.Context, name protocol.PoolName, kept Pool) {
-	shape, err := poolspec.ParsePool(kept.Text)
+	known, err := knownAs(kept, "")
 	if err != nil {
 		ps.log.WarnContext(ctx, "kept pool not understood", "pool", name, "error", err)
 		return
 	}
 	p := newPool(name)
-	p.known = &knownPool{Pool: kept, shape: shape}
+	p.known = known
 	ps.mu.Lock()
 	ps.byName[name] = p
 	follow := ps.follow
@@ -104,12 +105,10 @@ func (ps *pools) follower(ctx context.Context, start func(task func() error)) fu
 // as while the disk is full, is tried again until it can be, or there is later news: a pool
 // that does not change is not told of again.
 func (ps *pools) followPool(ctx context.Context, name protocol.PoolName, p *pool) error {
-	var mu sync.Mutex
-	news := 0 // guarded by mu; how often the pool was told of
 	return ps.cl.Pools.Follow(ctx, name, func(heard Pool, exists bool) {
-		mu.Lock()
-		defer mu.Unlock()
-		news++
+		p.hearing.Lock()
+		defer p.hearing.Unlock()
+		p.news++
 		err := ps.hear(ctx, p, heard, exists)
 		if err == nil {
 			return
@@ -118,12 +117,12 @@ func (ps *pools) followPool(ctx context.Context, name protocol.PoolName, p *pool
 			return
 		}
 		ps.log.WarnContext(ctx, "pool not taken over", "pool", name, "error", err)
-		announced := news
+		announced := p.news
 		ps.background(func(context.Context) {
 			for ps.wait(ctx, retryAfter) {
-				mu.Lock()
-				over := news != announced || ps.hear(ctx, p, heard, exists) == nil
-				mu.Unlock()
+				p.hearing.Lock()
+				over := p.news != announced || ps.hear(ctx, p, heard, exists) == nil
+				p.hearing.Unlock()
 				if over {
 					return
 				}
@@ -132,8 +131,8 @@ func (ps *pools) followPool(ctx context.Context, name protocol.PoolName, p *pool
 	})
 }
 
-// hear takes over a pool as heard: first in the store, with the allocation state
-// made to follow its shape, then in memory.
+// hear takes over a pool as heard: first in the store, with the allocation state made to follow the
+// part of it that is for this node, then in memory. The caller holds p.hearing.
 func (ps *pools) hear(ctx context.Context, p *pool, heard Pool, exists bool) error {
 	was, _, _ := p.now()
 	if !exists {
@@ -142,8 +141,9 @@ func (ps *pools) hear(ctx context.Context, p *pool, heard Pool, exists bool) err
 	}
 	ps.reg.heardEpoch(heard.Pool, was == nil)
 	if heard.Edited && was != nil {
-		heard.Text = withoutAdded(heard.Text, was.shape)
+		heard.Text = withoutAdded(heard.Text, was.whole)
 	}
+	heard = ps.forNode(heard, was)
 	heard.Revision = "" // counts change it every minute, and nothing here depends on it
 	text, err := json.Marshal(heard)
 	if err != nil {
@@ -155,7 +155,7 @@ func (ps *pools) hear(ctx context.Context, p *pool, heard Pool, exists bool) err
 		p.set(&same, false)
 		return nil
 	}
-	shape, err := poolspec.ParsePool(heard.Text)
+	now, err := knownAs(heard, string(text))
 	if err != nil {
 		p.refuse("cannot be used: " + strings.ReplaceAll(cmp.Or(heard.Waits, err.Error()), "\n", "; "))
 		return err
@@ -164,18 +164,18 @@ func (ps *pools) hear(ctx context.Context, p *pool, heard Pool, exists bool) err
 		if err := tx.PutPool(p.name, text); err != nil {
 			return err
 		}
-		return allocator.NewSpace(tx.Table(p.name), shape).Reshape()
+		return allocator.NewSpace(tx.Table(p.name), now.shape).Reshape()
 	})
 	if err != nil {
 		p.refuse(fmt.Sprintf("was read, and cannot be kept on this node: %v", err))
 		return err
 	}
-	before, now := was != nil && was.Pressure == allocator.PressureExhausted, heard.Pressure == allocator.PressureExhausted
-	if before && !now {
+	before, full := was != nil && was.Pressure == allocator.PressureExhausted, heard.Pressure == allocator.PressureExhausted
+	if before && !full {
 		p.demands.ease(ps.sched.Now()) // first: who sees that the pool has eased sees how lately
 	}
-	p.set(&knownPool{Pool: heard, shape: shape, text: string(text)}, false)
-	if now && !before {
+	p.set(now, false)
+	if full && !before {
 		ps.background(ps.onExhausted) // last: it cedes only of a pool that is known to be exhausted
 	}
 	return nil
@@ -227,7 +227,11 @@ func (ps *pools) shapeOf(tx *store.Tx, name protocol.PoolName) (*allocator.Shape
 	if err := json.Unmarshal(text, &kept); err != nil {
 		return nil, fmt.Errorf("kept pool %s: %w", name, err)
 	}
-	return poolspec.ParsePool(kept.Text)
+	of, err := knownAs(kept, "")
+	if err != nil {
+		return nil, err
+	}
+	return of.shape, nil
 }
 
 // behind reports whether a pool, as it was read, is of another spec than this node has
@@ -274,7 +278,7 @@ func (ps *pools) shape(ctx context.Context, name protocol.PoolName) *allocator.S
 	if err != nil || known == nil {
 		return nil
 	}
-	return known.shape
+	return known.whole
 }
 
 // exhausted reports whether a pool has no address left, so that what comes free is

@@ -96,7 +96,7 @@ func (ps *pools) openPlace(cidrs []netip.Prefix) (name string, ok bool) {
 			continue
 		}
 		has := poolspec.DomainPool{Name: string(p.name)}
-		for _, r := range known.shape.Ranges() {
+		for _, r := range known.whole.Ranges() {
 			has.CIDRs = append(has.CIDRs, r.Prefix)
 		}
 		if _, lacks := has.Lacks(cidrs); lacks {

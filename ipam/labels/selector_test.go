@@ -1,13 +1,13 @@
-package access_test
+package labels_test
 
 import (
 	"math/rand/v2"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
+	k8slabels "k8s.io/apimachinery/pkg/labels"
 
-	"github.com/tenure-ipam/tenure/ipam/access"
+	"github.com/tenure-ipam/tenure/ipam/labels"
 )
 
 // TestSelectorIsKubernetes compares random selectors with Kubernetes' own, and what
@@ -24,11 +24,11 @@ func TestSelectorIsKubernetes(t *testing.T) {
 		}
 		return few
 	}
-	operators := []access.Operator{access.In, access.NotIn, access.Exists, access.DoesNotExist}
+	operators := []labels.Operator{labels.In, labels.NotIn, labels.Exists, labels.DoesNotExist}
 	matched := 0
 	const rounds = 5000
 	for range rounds {
-		s, theirs := access.Selector{Labels: map[string]string{}}, metav1.LabelSelector{MatchLabels: map[string]string{}}
+		s, theirs := labels.Selector{Labels: map[string]string{}}, metav1.LabelSelector{MatchLabels: map[string]string{}}
 		if rng.IntN(3) == 0 {
 			for _, k := range some(keys) {
 				v := values[rng.IntN(len(values))]
@@ -36,8 +36,8 @@ func TestSelectorIsKubernetes(t *testing.T) {
 			}
 		}
 		for range rng.IntN(3) {
-			r := access.Requirement{Key: keys[rng.IntN(len(keys))], Operator: operators[rng.IntN(len(operators))]}
-			if r.Operator == access.In || r.Operator == access.NotIn {
+			r := labels.Requirement{Key: keys[rng.IntN(len(keys))], Operator: operators[rng.IntN(len(operators))]}
+			if r.Operator == labels.In || r.Operator == labels.NotIn {
 				if r.Values = some(values); len(r.Values) == 0 {
 					r.Values = values
 				}
@@ -53,13 +53,13 @@ func TestSelectorIsKubernetes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := s.Matches(has); got != want.Matches(labels.Set(has)) {
+		if got := s.Matches(has); got != want.Matches(k8slabels.Set(has)) {
 			t.Fatalf("seed %d: %+v on %v: got %t; want %t", seed, s, has, got, !got)
 		} else if got {
 			matched++
 		}
-		written, err := labels.Parse(s.String())
-		if err != nil || written.Matches(labels.Set(has)) != s.Matches(has) {
+		written, err := k8slabels.Parse(s.String())
+		if err != nil || written.Matches(k8slabels.Set(has)) != s.Matches(has) {
 			t.Fatalf("seed %d: %+v is written as %q, which is another: %v", seed, s, s, err)
 		}
 	}
@@ -69,7 +69,7 @@ func TestSelectorIsKubernetes(t *testing.T) {
 }
 
 func TestAnOperatorOfALaterVersionLetsNobody(t *testing.T) {
-	s := access.Selector{Requirements: []access.Requirement{{Key: "a", Operator: "Like", Values: []string{"1"}}}}
+	s := labels.Selector{Requirements: []labels.Requirement{{Key: "a", Operator: "Like", Values: []string{"1"}}}}
 	if s.Matches(map[string]string{"a": "1"}) {
 		t.Error("it matches; want nobody let in by what is not understood")
 	}

@@ -1,4 +1,6 @@
-package access
+// Package labels selects objects by their labels, as Kubernetes does. It has no client and imports
+// nothing of Kubernetes, so that what is linked into the CNI plugin can name its types.
+package labels
 
 import (
 	"maps"
@@ -6,8 +8,9 @@ import (
 	"strings"
 )
 
-// A Selector selects namespaces by their labels, as a label selector of Kubernetes
-// does: all its requirements must be met, and one without any selects everything.
+// A Selector selects objects by their labels, as a label selector of Kubernetes does: all its
+// requirements must be met, and one without any selects everything. Its JSON form is kept in the
+// agent's store.
 type Selector struct {
 	Labels       map[string]string `json:"labels,omitempty"` // each must be there with that value
 	Requirements []Requirement     `json:"requirements,omitempty"`
