@@ -61,9 +61,8 @@ func (h Holder) String() string {
 }
 
 // A Grantee is to whom an address of a cluster-held block, or a ceded one, has
-// been granted. Its UID identifies it among pods, or among all else: that of a pod is a text
-// that others may have written ([Grantee.Is]). The other fields are for people, but for a
-// pod's Node.
+// been granted. Its UID identifies it among the pods of its Node, or among all else: that of a
+// pod is a text that others may have written ([Grantee.Is]). The other fields are for people.
 type Grantee struct {
 	Kind      GranteeKind `json:"kind"`
 	UID       UID         `json:"uid"`
@@ -75,7 +74,7 @@ type Grantee struct {
 
 // Is reports whether g and o are one grantee.
 func (g Grantee) Is(o Grantee) bool {
-	return g.UID == o.UID && (g.Kind == GranteePod) == (o.Kind == GranteePod)
+	return g.UID == o.UID && (g.Kind == GranteePod) == (o.Kind == GranteePod) && (g.Kind != GranteePod || g.Node == o.Node)
 }
 
 // String returns "claim NAMESPACE/NAME", "sub-lease NAME", "pod NAMESPACE/NAME, which

@@ -50,11 +50,17 @@ func (b *book) index(old, next protocol.Lease) []protocol.Grantee {
 
 // A holding tells grantees apart, as [protocol.Grantee.Is] does.
 type holding struct {
-	uid protocol.UID
-	pod bool
+	uid  protocol.UID
+	pod  bool
+	node protocol.NodeName // of a pod
 }
 
-func holdingOf(g protocol.Grantee) holding { return holding{g.UID, g.Kind == protocol.GranteePod} }
+func holdingOf(g protocol.Grantee) holding {
+	if g.Kind != protocol.GranteePod {
+		return holding{uid: g.UID}
+	}
+	return holding{g.UID, true, g.Node}
+}
 
 func (b *book) addHeld(h Held) {
 	of, name := holdingOf(h.Grant.To), nameOf(h.Grant.To)

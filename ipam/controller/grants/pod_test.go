@@ -51,3 +51,31 @@ func TestPodWithTheUIDOfAClaim(t *testing.T) {
 		})
 	}
 }
+
+// TestPodOfAnotherNode: a node may name a pod of another node, by its UID. What is kept for the pod
+// on the one node is not kept for it on the other: only who says that it ends there changes that.
+func TestPodOfAnotherNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(rand.New(rand.NewPCG(1, 2)))
+		pool := lan(t, "lan", "10.0.0.0/24")
+		pool.Revision = s.next()
+		s.pools["lan"] = pool.Pool
+		r := newRig(t, s)
+		r.SetPool(pool)
+		one := []Source{{Pool: "lan", Addr: netip.MustParseAddr("10.0.0.77"), Families: []allocator.Family{allocator.IPv4}}}
+		there := protocol.Grantee{Kind: protocol.GranteePod, UID: "u", Name: "u", Node: "n1"}
+		here := protocol.Grantee{Kind: protocol.GranteePod, UID: "u", Namespace: "ns", Name: "p", Node: "n2"}
+		r.settle(Ask{To: there, From: one})
+		if a := r.settle(Ask{To: here, From: one}); len(a.Granted) > 0 || a.Problem.Reason != Taken {
+			t.Errorf("kept on n1, it is said to be kept on n2, too: %+v", a)
+		}
+		r.settle(Ask{To: here, From: one, Pod: there})
+		if kept := r.Kept(); len(kept) != 1 || kept[0].Grant.To != here {
+			t.Errorf("passed on to the pod of n2, it is kept as %v", kept)
+		}
+		request := r.settle(Ask{To: protocol.Grantee{Kind: protocol.GranteeSubLease, UID: "u-q", Name: "q"}, From: one, Pod: there})
+		if len(request.Granted) > 0 {
+			t.Errorf("n1 is granted what is kept for the pod of n2: %+v", request)
+		}
+	})
+}

@@ -63,15 +63,15 @@ func (t *look) keep(ctx context.Context) {
 
 // passesOn returns a function that reports whether the look keeps for another pod what is kept.
 func (t *look) passesOn() func(foreign.Kept) bool {
-	to := map[place]protocol.UID{}
+	to := map[place]protocol.Grantee{}
 	for _, p := range t.pools {
 		for _, b := range p.finding.Keep {
-			to[place{p.Name, b.Addr}] = b.To.UID
+			to[place{p.Name, b.Addr}] = b.To
 		}
 	}
 	return func(kept foreign.Kept) bool {
-		uid, found := to[place{kept.Pool, kept.Addr}]
-		return found && uid != kept.To.UID && !uid.Several()
+		other, found := to[place{kept.Pool, kept.Addr}]
+		return found && !other.Is(kept.To) && !other.UID.Several()
 	}
 }
 
@@ -81,7 +81,7 @@ func (t *look) contest(p *pool, b *foreign.Kept) {
 	kept := foreign.Kept{Pool: p.Name, Addr: b.Addr, To: p.Kept[b.Addr]}
 	to := kept.To
 	switch {
-	case !t.over, to.UID == "", to.UID == b.To.UID, b.To.UID.Several(), t.ended[place{p.Name, b.Addr}] == kept:
+	case !t.over, to.UID == "", to.Is(b.To), b.To.UID.Several(), t.ended[place{p.Name, b.Addr}] == kept:
 		return
 	case !t.evidence.Heard(kept) && t.facts.Agents[to.Node]:
 		return // its node has yet to say so
@@ -159,17 +159,17 @@ func (t *look) freeEnded(ctx context.Context) error {
 	for _, at := range sortedPlaces(t.ended) {
 		b := t.ended[at]
 		first, seen := t.endings[at]
-		if !seen || first.pod != b.To.UID {
-			first = ending{b.To.UID, t.facts.Now}
+		if !seen || !first.pod.Is(b.To) {
+			first = ending{b.To, t.facts.Now}
 		}
 		next[at] = first
-		if h := held[at]; h.Grant.To.UID == b.To.UID && t.facts.Now.Sub(first.since) >= endEvery {
+		if h := held[at]; h.Grant.To.Is(b.To) && t.facts.Now.Sub(first.since) >= endEvery {
 			freed = append(freed, h)
 		}
 	}
 	for _, b := range t.evidence.Unclaimed(t.kept()) { // of those of which this look says nothing the last one counts
 		at := place{b.Pool, b.Addr}
-		if first, seen := t.endings[at]; seen && first.pod == b.To.UID && !t.evidence.Heard(b) {
+		if first, seen := t.endings[at]; seen && first.pod.Is(b.To) && !t.evidence.Heard(b) {
 			next[at] = first
 		}
 	}

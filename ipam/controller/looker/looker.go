@@ -118,7 +118,7 @@ type silence struct {
 
 // ending is since when a kept address has had no pod.
 type ending struct {
-	pod   protocol.UID
+	pod   protocol.Grantee
 	since time.Time
 }
 

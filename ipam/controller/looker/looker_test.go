@@ -750,6 +750,37 @@ func TestKeptForAPodThatRunsOn(t *testing.T) {
 	}
 }
 
+// A node that names a pod of another node's by its UID keeps an address for it that the pod then
+// comes to have. Whose it is, is told by UID and node: it is kept from all, and never the first
+// node's to ask for.
+func TestKeptForThePodOfAnotherNode(t *testing.T) {
+	c := newCluster()
+	addr := netip.MustParseAddr("10.0.1.2")
+	victim := showing("p", addr.String())
+	victim.Spec.NodeName = "n2"
+	c.pools, c.pods, c.kept = []v1alpha1.IPPool{lan()}, []*corev1.Pod{victim}, []grants.Held{keptFor("p", addr.String())}
+	c.regs = append(c.regs, protocol.Registration{Meta: protocol.Meta{Name: "n2"}, Node: "n2", Store: "s2"})
+	c.answer = func(look protocol.Query) protocol.Report { // it says that p runs on n1
+		return protocol.Report{ID: look.ID, Running: []protocol.UID{"p"}}
+	}
+	c.answer2 = func(look protocol.Query) protocol.Report {
+		return protocol.Report{ID: look.ID, Running: []protocol.UID{"p"}, Has: []protocol.Sighting{{
+			Addr: addr, Pod: protocol.PodRef{Namespace: "ns", Name: "p", UID: "p"}, Network: "net", IPAM: "host-local",
+		}}}
+	}
+	v := c.look(t)
+	if ask := c.asks[addr]; ask.To != c.kept[0].Grant.To.ToSeveral() || len(v.Conflicts) != 1 {
+		t.Errorf("it asks for %+v, conflicts %v; want it kept from all, and said", ask, v.Conflicts)
+	}
+	c.answer = func(look protocol.Query) protocol.Report { return protocol.Report{ID: look.ID} }
+	c.look(t)
+	c.now = c.now.Add(endEvery)
+	c.look(t)
+	if ask := c.asks[addr]; ask.To.Node != "n2" || ask.Pod != c.kept[0].Grant.To {
+		t.Errorf("once n1 says that it is gone there, it asks for %+v; want it to become the pod's of n2", ask)
+	}
+}
+
 // What was kept for a pod that is gone, and is another's by now, is never free in between: somebody
 // who has waited longer would get it.
 func TestPassesOnWhatIsAnothers(t *testing.T) {
