@@ -39,6 +39,27 @@ func TestPending(t *testing.T) {
 	}
 }
 
+// TestPendingOfTwoNetworks: an ADD for one network of a pod does not tell that another IPAM is done
+// with the next one. A meta-plugin has read all definitions before the first ADD.
+func TestPendingOfTwoNetworks(t *testing.T) {
+	first := definition("first", `{"type":"tenure","pool":"another"}`)
+	apart := definition("apart", `{"type":"bridge"}`)
+	for _, tt := range []struct {
+		selected string
+		want     Stage
+	}{{"ns/first", StagePods}, {"ns/gone", StagePods}, {"ns/net", StageClear}, {"ns/apart", StageClear}} {
+		p := pod("p", tt.selected, "")
+		p.Selected = append(p.Selected, "ns/net")
+		facts := Facts{
+			Definitions: []Definition{switched, first, apart}, Agents: map[protocol.NodeName]bool{"n1": true}, Pods: []Pod{p},
+			Reports: map[protocol.NodeName]protocol.Report{"n1": {Asking: []protocol.UID{"p"}}},
+		}
+		if _, _, found := weighed(lan(t), facts); found.Stage != tt.want {
+			t.Errorf("the ADD of a pod of %s and ns/net has come: stage %d, %q; want %d", tt.selected, found.Stage, found.Why, tt.want)
+		}
+	}
+}
+
 // TestWhatToDoIsSaid: however long what a node says is, the reason goes on with what to do.
 func TestWhatToDoIsSaid(t *testing.T) {
 	p := lan(t)

@@ -35,9 +35,6 @@ func (c Conflict) String() string {
 }
 
 const (
-	// sandboxWithin is how long a runtime takes at most for a pod's sandbox, and so an
-	// ADD of another IPAM that was under way: the kubelet gives it two minutes.
-	sandboxWithin = 150 * time.Second
 	// skew is by how much the clocks of the API server and the controller may differ.
 	skew = 5 * time.Second
 	// watchAfter is how long after a pool has taken addresses over pods that were bound
@@ -302,36 +299,6 @@ func (w *weighing) believed(c claim) bool {
 	return w.known[c.of] != nil && (w.MayUse == nil || w.MayUse(c.pod.Namespace))
 }
 
-// pending returns the pods that may still get an address of the pool by another IPAM. They were
-// bound to their nodes before the pool took its addresses over, or before the definition was last
-// written that they select, and that may have been another IPAM's until then. Neither their status
-// nor an ADD of Tenure's tells that the other IPAM is done with them. After sandboxWithin no pod
-// counts.
-func (w *weighing) pending(segment []Definition) (waiting []*Pod) {
-	since := map[string]time.Time{}
-	for _, d := range segment {
-		at := w.Since
-		if d.Changed.After(at) {
-			at = d.Changed
-		}
-		if !at.IsZero() && w.Now.Sub(at) <= sandboxWithin {
-			since[d.String()] = at.Add(skew)
-		}
-	}
-	if w.New == nil || len(w.New.Ranges()) == 0 { // nothing of it waits
-		return nil
-	}
-	for d, at := range since {
-		for _, pod := range w.selecting[d] {
-			if !pod.Bound.After(at) && !pod.shows(d) {
-				waiting = append(waiting, pod)
-			}
-		}
-	}
-	slices.SortFunc(waiting, func(x, y *Pod) int { return strings.Compare(x.String()+string(x.UID), y.String()+string(y.UID)) })
-	return slices.Compact(waiting)
-}
-
 // askForWaiting notes the nodes that have to say something because of what waits of the pool: those
 // of pods that may be about to get an address of it. The object of a pod that was deleted by force
 // is gone while it runs, and so may its record be: of such a pod only its node can tell. So these
@@ -381,7 +348,7 @@ func (w *weighing) judge(f *Finding, pending []*Pod) {
 	}
 	var pods []string
 	for _, p := range pending {
-		if !slices.Contains(w.Reports[p.Node].Asking, p.uid()) { // another node's word is none
+		if !w.hasAsked(p) {
 			pods = append(pods, p.String())
 		}
 	}
@@ -392,7 +359,7 @@ func (w *weighing) judge(f *Finding, pending []*Pod) {
 		f.Stage, f.Why = StageReports, "what pods have may be where an agent cannot read it: "+Unread(w.Name, unread)
 	case len(pods) > 0:
 		f.Stage, f.Why = StagePods, fmt.Sprintf("pods that were bound to their nodes before may still get an address of another IPAM: %s. "+
-			"Each is waited for until it shows one, asks Tenure or is deleted, and for %v at most after the pool or its definition was last changed", Few(pods), sandboxWithin)
+			"Each is waited for until it shows one, asks Tenure (for this network alone) or is deleted, and for %v at most after the pool or its definition was last changed", Few(pods), sandboxWithin)
 	default:
 		f.Stage = StageClear
 	}

@@ -57,8 +57,8 @@ type Report struct {
 	// Has are the addresses, within the query's ranges, of those sandboxes, and those that Tenure
 	// has given here or taken back of late.
 	Has []Sighting `json:"has,omitempty"`
-	// Asking are the UIDs of the pods whose ADD has come to this agent of late: another
-	// IPAM's is over by then.
+	// Asking are the UIDs of the pods of which an ADD has come to this agent of late: another
+	// IPAM's for the same network is over by then.
 	Asking []UID `json:"asking,omitempty"`
 	// Unread says, for people, what could not be read of that which all of the report is made of;
 	// empty if nothing. The report is not whole then.
