@@ -93,8 +93,8 @@ func (t PoolText) LabelKeys() []string {
 	return slices.Sorted(maps.Keys(keys))
 }
 
-// Selectors returns the node selectors of t's ranges as text, each once, in the order of the ranges.
-// It is empty if no range has one. The text of a range without a selector is empty.
+// Selectors returns the node selectors of t's ranges as text, each once, in the ranges' order. It
+// is empty if no range has one. The text of a range without a selector is empty.
 func (t PoolText) Selectors() []string {
 	var all []string
 	some := false

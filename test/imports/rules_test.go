@@ -94,7 +94,7 @@ var rules = []rule{
 	},
 	{
 		pkg: "./attach/controller/gate", why: "the controller holds pods back by it: it judges as a node does, and attaches nothing",
-		never: join(bolt, cni, processes, []string{"./ipam", "./attach/plan", "./attach/cni/delegate", "./attach/node/resolve"}), but: []string{"./ipam/access", "./ipam/poolspec", "./ipam/lean/plainjson"},
+		never: join(bolt, cni, processes, []string{"./ipam", "./attach/plan", "./attach/cni/delegate", "./attach/node/resolve"}), but: []string{"./ipam/access", "./ipam/labels", "./ipam/poolspec", "./ipam/lean/plainjson"},
 	},
 	{
 		pkg: "./attach/certificate", why: "kubectl makes the certificate and the controller reads it from files: nobody calls the API server for it here",
@@ -154,11 +154,15 @@ var rules = []rule{
 	},
 	{
 		pkg: "./ipam/poolspec", why: "it turns text into types, for a cluster or without one",
-		never: join(kubernetes, bolt, []string{"./ipam", "./api/v1alpha1"}), but: []string{"./ipam/lean/plainjson"},
+		never: join(kubernetes, bolt, []string{"./ipam", "./api/v1alpha1"}), but: []string{"./ipam/labels", "./ipam/lean/plainjson"},
+	},
+	{
+		pkg: "./ipam/labels", why: "the plugin links it: selectors and labels alone",
+		never: join(ours, kubernetes, bolt, cni, outside),
 	},
 	{
 		pkg: "./ipam/access", why: "agent and controller decide by it alike: it is told what is known of namespaces, and asks nobody",
-		never: join(ours, kubernetes, bolt, cni, []string{"os", "net", "net/http", "log", "log/slog"}),
+		never: join(ours, kubernetes, bolt, cni, []string{"os", "net", "net/http", "log", "log/slog"}), but: []string{"./ipam/labels"},
 	},
 	{
 		pkg: "./ipam/node/store", why: "what a node promised is kept without knowing who asks: neither Kubernetes nor CNI",
@@ -267,6 +271,10 @@ var rules = []rule{
 	{
 		pkg: "./ipam/controller/pools", why: "pools are cluster-wide: they know neither nodes nor claims",
 		never: join(bolt, cni, []string{"./ipam/controller/grants"}),
+	},
+	{
+		pkg: "./ipam/controller/nodelabels", why: "it copies labels: who has addresses is not its business",
+		never: join(bolt, cni, []string{"./ipam/controller/grants", "./ipam/node", "./claims"}),
 	},
 	{
 		pkg: "./ipam/controller/deadnodes", why: "it takes from nodes that are dead: it has none, and knows no claims",

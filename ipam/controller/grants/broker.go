@@ -226,8 +226,8 @@ func (b *Broker) Withdraw(uid protocol.UID) {
 }
 
 // Starving reports whether asks wait for addresses of a pool although every node that could cede
-// some was asked. Addresses outside the asks' views may be free. If part is not nil, only asks count
-// whose views have addresses of that part of the pool.
+// some was asked. Addresses outside the asks' views may be free. If part is not nil, those asks
+// alone count whose views have addresses of that part of the pool.
 func (b *Broker) Starving(pool protocol.PoolName, part *allocator.Shape) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

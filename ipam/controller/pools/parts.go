@@ -25,7 +25,7 @@ type part struct {
 	starved  bool
 }
 
-// lookAtParts finds out what the parts of the pool add up to, if it has ranges for some nodes alone.
+// lookAtParts finds out what the parts of the pool add up to, if a range has a node selector.
 func (r *Reconciler) lookAtParts(ctx context.Context, s *seen, leases []v1alpha1.IPLease, around surroundings) error {
 	text := kube.PoolText(s.pool)
 	selectors := text.Selectors()

@@ -116,7 +116,7 @@ type Pool struct {
 	Waits string `json:"waits,omitempty"`
 }
 
-// A PoolPart says how scarce the addresses of those ranges of a pool are that have one node selector.
+// A PoolPart says how scarce the addresses of a pool's ranges with one node selector are.
 type PoolPart struct {
 	Selector string             `json:"selector"` // as text; of the ranges for all nodes it is empty
 	Pressure allocator.Pressure `json:"pressure"`
