@@ -204,3 +204,18 @@ func (b block) oldest(within bitmap) (off int, seq uint64, ok bool) {
 	}
 	return 0, 0, false
 }
+
+// resting returns how many addresses that may be handed out were freed after number seq.
+func (b block) resting(seq uint64) (n int) {
+	open := b.open()
+	for i := b.freedLen() - 1; i >= 0; i-- {
+		off, at := b.freedAt(i)
+		if at <= seq {
+			break
+		}
+		if open.has(off) {
+			n++
+		}
+	}
+	return n
+}

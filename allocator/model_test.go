@@ -20,6 +20,8 @@ type model struct {
 	taken  map[netip.Addr]bool
 	barred map[netip.Addr]bool
 	freed  []netip.Addr // longest freed first
+	frees  uint64       // how often one was freed
+	number map[netip.Addr]uint64
 }
 
 func (m *model) block(a netip.Addr) (netip.Prefix, bool) {
@@ -90,6 +92,8 @@ func (m *model) free(a netip.Addr) error {
 	case Taken:
 		delete(m.taken, a)
 		m.freed = append(m.freed, a)
+		m.frees++
+		m.number[a] = m.frees
 		return nil
 	default:
 		return ErrNotTaken
@@ -115,14 +119,15 @@ func (m *model) mayGive(a netip.Addr) bool {
 	return m.pool[a] && m.state(a) == Free
 }
 
-func (m *model) find(view []netipx.IPRange) (netip.Addr, bool) {
+// find returns what is to be taken next, without what was freed after the first upTo.
+func (m *model) find(view []netipx.IPRange, upTo uint64) (netip.Addr, bool) {
 	for i := range universeSize {
 		if a := m.u.at(i); m.mayGive(a) && within(view, a) && !slices.Contains(m.freed, a) {
 			return a, true
 		}
 	}
 	for _, a := range m.freed {
-		if within(view, a) && m.mayGive(a) {
+		if within(view, a) && m.mayGive(a) && m.number[a] <= upTo {
 			return a, true
 		}
 	}
@@ -162,7 +167,7 @@ func newPlayers(t *testing.T, u universe, c chooser) *players {
 		p.pools = append(p.pools, c.pool(u))
 	}
 	p.pools = append(p.pools, []Range{{Prefix: netip.PrefixFrom(u.first, u.family.BitLen()-9)}})
-	p.model = model{u: u, blocks: map[netip.Prefix]bool{}, taken: map[netip.Addr]bool{}, barred: map[netip.Addr]bool{}}
+	p.model = model{u: u, number: map[netip.Addr]uint64{}, blocks: map[netip.Prefix]bool{}, taken: map[netip.Addr]bool{}, barred: map[netip.Addr]bool{}}
 	p.reshape(3)
 	return p
 }
@@ -232,8 +237,13 @@ func (p *players) takenAddr() netip.Addr {
 func (p *players) findAndTake(v View, rr []netipx.IPRange) {
 	p.t.Helper()
 	got, ok, err := p.space.Find(p.model.u.family, v)
-	want, wantOK := p.model.find(rr)
-	call := fmt.Sprintf("Find(%v)", v)
+	call, upTo := fmt.Sprintf("Find(%v)", v), p.model.frees
+	if p.c.one(2) {
+		upTo = uint64(p.c(int(p.model.frees) + 1))
+		call = fmt.Sprintf("FindRested(%v, %d)", v, upTo)
+		got, ok, err = p.space.FindRested(p.model.u.family, v, upTo)
+	}
+	want, wantOK := p.model.find(rr, upTo)
 	p.same(call, err, nil)
 	if got != want || ok != wantOK {
 		p.t.Errorf("%s = %v, %v; want %v, %v", call, got, ok, want, wantOK)
@@ -265,6 +275,16 @@ func (p *players) compare() {
 		sum.Blocks++
 		sum.Taken += n.Taken
 		sum.Free += n.Free
+		upTo := p.model.frees / 2
+		resting := 0
+		for _, a := range p.model.freed {
+			if n.Prefix.Contains(a) && p.model.mayGive(a) && p.model.number[a] > upTo {
+				resting++
+			}
+		}
+		if got, err := p.space.Resting(n.Prefix, upTo); got != resting || err != nil {
+			p.t.Errorf("Resting(%v, %d) = %d, %v; want %d", n.Prefix, upTo, got, err, resting)
+		}
 		for a, err := range p.space.Addresses(n.Prefix) {
 			if err != nil || !p.model.taken[a] {
 				p.t.Errorf("Addresses(%v): %v, %v; want taken ones", n.Prefix, a, err)
@@ -276,6 +296,9 @@ func (p *players) compare() {
 	}
 	if got, err := p.space.Counts(p.model.u.family); got != sum || err != nil || sum.Taken != len(p.model.taken) {
 		p.t.Errorf("Counts = %+v, %v; want %+v with %d taken", got, err, sum, len(p.model.taken))
+	}
+	if got, err := p.space.Freed(p.model.u.family); got != p.model.frees || err != nil {
+		p.t.Errorf("Freed = %d, %v; want %d", got, err, p.model.frees)
 	}
 	for i := range universeSize {
 		a := p.model.u.at(i)

@@ -60,7 +60,8 @@ func (s AddrState) String() string {
 //  1. ordinary addresses that were never handed out since their block was
 //     opened, the lowest first;
 //  2. ordinary addresses that were freed, the longest freed first, whatever
-//     their block. That is all there is to cooldown: an order, never a bar.
+//     their block. An order, never a bar: who wants one that has rested for a
+//     while, if there is one, asks [Space.FindRested] first.
 //
 // Every method but Blocks, Addresses, Reshape and Check costs O(log n) in the
 // number of open blocks and of the shape's fragments, whatever the fill.
@@ -146,14 +147,40 @@ func (s Space) IsOpen(block netip.Prefix) (bool, error) {
 // With a view that is not everything, it may also cost a step for each fragment
 // of the view, and for each block that has room outside the view only.
 func (s Space) Find(f Family, v View) (a netip.Addr, ok bool, err error) {
+	return s.FindRested(f, v, maxSeq)
+}
+
+// FindRested is Find without the addresses that were freed after the first freed
+// ones, in the count of [Space.Freed]. Which these are after some time, the caller has noted.
+func (s Space) FindRested(f Family, v View, freed uint64) (a netip.Addr, ok bool, err error) {
 	k := new(key)
 	if a, ok, err = s.lowestFresh(k, f, v); err == nil && !ok {
-		a, ok, err = s.longestFreed(k, f, v)
+		a, ok, err = s.longestFreed(k, f, v, freed)
 	}
 	if err != nil {
 		return netip.Addr{}, false, fmt.Errorf("find %v address: %w", f, err)
 	}
 	return a, ok, nil
+}
+
+// Freed returns how often an address of family f was freed.
+func (s Space) Freed(f Family) (uint64, error) {
+	h, err := s.head(new(key), f)
+	if err != nil {
+		return 0, fmt.Errorf("%v count of freed addresses: %w", f, err)
+	}
+	return h.seq, nil
+}
+
+// Resting returns how many free addresses of an open block were freed after the
+// first freed ones, in the count of [Space.Freed]. It fails with [ErrNoBlock] if the block
+// is not open.
+func (s Space) Resting(block netip.Prefix, freed uint64) (int, error) {
+	b, err := s.exactly(new(key), block)
+	if err != nil {
+		return 0, fmt.Errorf("addresses of block %v that rest: %w", block, err)
+	}
+	return b.resting(freed), nil
 }
 
 // State returns where a stands. Whether a Free address is ordinary, or can be

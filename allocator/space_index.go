@@ -116,7 +116,8 @@ func (c *candidate) meet(b block, v View) {
 	}
 }
 
-// longestFreed returns the longest-freed address within v.
+// longestFreed returns the longest-freed address within v, if it was freed as number upTo
+// or earlier.
 //
 // The index has the blocks by the age of their oldest address. If v is
 // everything, its first entry is the answer. If not, that address may lie
@@ -124,7 +125,7 @@ func (c *candidate) meet(b block, v View) {
 // few blocks in a large pool would walk them all. So the blocks that meet v are
 // walked as well, a step of each walk in turn, until one of them has an answer
 // that is known to be the best.
-func (s Space) longestFreed(k *key, f Family, v View) (netip.Addr, bool, error) {
+func (s Space) longestFreed(k *key, f Family, v View, upTo uint64) (netip.Addr, bool, error) {
 	best := candidate{seq: math.MaxUint64}
 	place, more := v.next(f, f.lowest())
 	for age := uint64(0); more; {
@@ -132,7 +133,7 @@ func (s Space) longestFreed(k *key, f Family, v View) (netip.Addr, bool, error) 
 		if err != nil {
 			return netip.Addr{}, false, err
 		}
-		if !ok || at > best.seq {
+		if !ok || at > min(best.seq, upTo) {
 			break // what is left was freed later
 		}
 		best.meet(b, v)
@@ -145,7 +146,10 @@ func (s Space) longestFreed(k *key, f Family, v View) (netip.Addr, bool, error) 
 			return netip.Addr{}, false, err
 		}
 	}
-	return best.addr, best.addr.IsValid(), nil
+	if !best.addr.IsValid() || best.seq > upTo {
+		return netip.Addr{}, false, nil
+	}
+	return best.addr, true, nil
 }
 
 // meetNext has c meet the first block that ends at or after place, which lies in

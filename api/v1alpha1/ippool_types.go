@@ -104,6 +104,16 @@ type IPPoolSpec struct {
 	// +kubebuilder:validation:MaxLength=63
 	Domain string `json:"domain,omitempty"`
 
+	// reuseAfter is for how long an address that was freed rests: while others are free it
+	// is not given to another pod or claim, unless that asks for it by name. At most 24h.
+	// Left out, or 0s, the address that was freed longest ago comes first, however lately
+	// that was.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(ms|s|m|h)){1,4}$') && duration(self) <= duration('24h')",message="is no time of at most 24h: write for example 10m, 90s or 1h30m"
+	ReuseAfter string `json:"reuseAfter,omitempty"`
+
 	// takeOver says whose word that a node is off is enough to give the node's
 	// addresses to others.
 	// +optional

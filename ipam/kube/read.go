@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	"go4.org/netipx"
@@ -126,6 +127,16 @@ func PoolOf(o *v1alpha1.IPPool) protocol.Pool {
 		}
 	}
 	return p
+}
+
+// ReuseAfterOf returns for how long freed addresses of an IPPool are to rest. Admission has refused
+// what does not parse.
+func ReuseAfterOf(o *v1alpha1.IPPool) time.Duration {
+	d, err := time.ParseDuration(o.Spec.ReuseAfter)
+	if err != nil {
+		return 0
+	}
+	return d
 }
 
 // PoolText returns the ranges of an IPPool as text, for [poolspec.ParsePool], without what

@@ -137,6 +137,10 @@ var rules = []rule{
 		never: join(ours, kubernetes, bolt, cni),
 	},
 	{
+		pkg: "./ipam/rest", why: "it knows numbers and times: what is freed, and when, it is told",
+		never: join(ours, kubernetes, bolt, cni),
+	},
+	{
 		pkg: "./ipam/node/sched", why: "it starts what an agent does, whatever that is",
 		never: join(ours, kubernetes, bolt, cni), but: []string{"./ipam/protocol"},
 	},

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/tenure-ipam/tenure/ipam/node/agent"
 	"github.com/tenure-ipam/tenure/ipam/node/sched"
@@ -31,9 +33,10 @@ type simAgent struct {
 	// that nothing has been sent or answered since.
 	dirty, untold bool
 	dead          bool
-	up            chan struct{} // closed when it serves
-	beating       bool          // the next call is a write of the registration
-	dels          []*sandbox    // whose DELs are under way
+	up            chan struct{}                // closed when it serves
+	beating       bool                         // the next call is a write of the registration
+	dels          []*sandbox                   // whose DELs are under way
+	freed         map[netip.Addr]time.Duration // when it freed addresses last
 }
 
 // kill ends the process.
@@ -52,7 +55,7 @@ func (n *simNode) journalDir() string { return filepath.Join(n.w.dir, n.machine+
 
 // start starts the agent that ships, as cmd/tenured does.
 func (n *simNode) start() {
-	a := &simAgent{n: n, up: make(chan struct{})}
+	a := &simAgent{n: n, up: make(chan struct{}), freed: map[netip.Addr]time.Duration{}}
 	st := n.openStore(a)
 	a.st, n.meddled = st, false
 	cfg := agent.DefaultConfig(n.name)
@@ -150,6 +153,7 @@ func (n *simNode) stored() {
 		}
 		return nil
 	}))
+	n.agent.checkRest(was, d)
 	n.disk = d
 	for name, r := range was.rights { // what it has found out is its own business again
 		if now := d.rights[name]; now.UID != r.UID || now.Phase == protocol.Lost {

@@ -145,7 +145,7 @@ func (c agentCalls) Follow(ctx context.Context, name protocol.PoolName, changed 
 			return
 		}
 		heard := agent.Pool{
-			Pool: p.Pool, Text: kube.PoolText(p.obj), Domain: p.obj.Spec.Domain, Access: kube.AccessOf(p.obj),
+			Pool: p.Pool, Text: kube.PoolText(p.obj), Domain: p.obj.Spec.Domain, Access: kube.AccessOf(p.obj), ReuseAfter: kube.ReuseAfterOf(p.obj),
 			Foreign: meta.IsStatusConditionTrue(p.obj.Status.Conditions, v1alpha1.PoolForeignAddresses),
 		}
 		if pressure, err := allocator.ParsePressure(string(p.obj.Status.Pressure)); err == nil {

@@ -20,6 +20,7 @@ type flavour struct {
 	leaders     bool // two controllers lead, after an election that went wrong
 	confirmed   bool // of the dead only what somebody vouches for may be taken
 	foreign     bool // another IPAM gives addresses, and the cluster moves from it to Tenure
+	rests       bool // pools have a reuseAfter
 	never       bool // F is 0 on all nodes: silence alone says nothing, ever
 }
 
@@ -67,6 +68,7 @@ func (w *world) choose() {
 	w.kind.foreign = !k.twins && !k.losesStores && !k.handDeletes && !k.edge && !k.moves && !k.restores && w.trouble%2 == 0
 	// No choice of its own, so that the other runs stay what they were. A machine that waits
 	// for another to be silent would wait for ever.
+	w.kind.rests = w.patience%5 == 2
 	w.kind.never = !w.kind.twins && (w.patience%6 == 0 || w.kind.restores && w.patience%3 == 0)
 }
 

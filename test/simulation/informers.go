@@ -8,6 +8,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/controller/pools"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -123,7 +124,7 @@ func (c *simController) seeRegistration(ev simEvent[protocol.Registration]) {
 func (c *simController) poolState(p simPool) grants.PoolState {
 	shape, fault := c.shapes.Of(p.object())
 	scarce := p.obj.Status.Pressure == v1alpha1.PressureHigh || p.obj.Status.Pressure == v1alpha1.PressureExhausted
-	state := grants.PoolState{Pool: p.Pool, Generation: p.obj.Generation, Shape: shape, Fault: fault, Scarce: scarce, Restored: pools.Restored(p.obj)}
+	state := grants.PoolState{Pool: p.Pool, Generation: p.obj.Generation, Shape: shape, Fault: fault, Scarce: scarce, Restored: pools.Restored(p.obj), ReuseAfter: kube.ReuseAfterOf(p.obj)}
 	state.Edited = state.Edited && c.w.fault != M55
 	return c.lookState(state, p)
 }

@@ -145,9 +145,13 @@ func (w *world) newPool(name protocol.PoolName, blockSize int32) *v1alpha1.IPPoo
 	if w.kind.confirmed {
 		takeOver = v1alpha1.TakeOverConfirmed
 	}
+	rest := ""
+	if w.kind.rests {
+		rest = reuseAfter.String()
+	}
 	return &v1alpha1.IPPool{
 		ObjectMeta: metav1.ObjectMeta{Name: string(name), Generation: 1, CreationTimestamp: metav1.NewTime(w.wall(0).Truncate(time.Second))},
-		Spec:       v1alpha1.IPPoolSpec{Ranges: w.ranges(name), BlockSize: &blockSize, Domain: w.domain(name), TakeOver: takeOver},
+		Spec:       v1alpha1.IPPoolSpec{Ranges: w.ranges(name), BlockSize: &blockSize, Domain: w.domain(name), TakeOver: takeOver, ReuseAfter: rest},
 	}
 }
 
@@ -232,6 +236,7 @@ func (w *world) patchPool(name string, p patch) protocol.Outcome {
 		if pressure, err := allocator.ParsePressure(string(pool.obj.Status.Pressure)); err == nil {
 			spec := w.specs[pool.UID]
 			spec.Pressure = pressure
+			w.noteExhausted(pressure)
 			w.specs[pool.UID] = spec
 		}
 	}

@@ -18,6 +18,8 @@ const (
 	I4 Invariant = "I4"
 	// I5: no address is stranded.
 	I5 Invariant = "I5"
+	// Rest: no address is given within its pool's reuseAfter while the node has another.
+	Rest Invariant = "Rest"
 )
 
 // A Failure is an invariant that a run has broken, and how.

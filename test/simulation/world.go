@@ -66,7 +66,9 @@ type world struct {
 	// server went back, as far as they have not noticed.
 	saved   *backup
 	holding bool // no pods start
-	outrun  map[protocol.UID]bool
+	// exhausted says that a pool has been.
+	exhausted bool
+	outrun    map[protocol.UID]bool
 
 	stats   map[string]int
 	trace   []string

@@ -31,6 +31,8 @@ type poolView struct {
 	Domain   string `json:"domain,omitempty"`
 	TakeOver string `json:"takeOver"`
 	Access   string `json:"access"`
+	// ReuseAfter is absent where freed addresses need not rest.
+	ReuseAfter string `json:"reuseAfter,omitempty"`
 	// NamespaceSelector is absent where every namespace is selected.
 	NamespaceSelector *v1alpha1.LabelSelector `json:"namespaceSelector,omitempty"`
 	Ranges            []v1alpha1.Range        `json:"ranges"`
@@ -231,7 +233,7 @@ func conditionCell(all []metav1.Condition, kind string) screen.Cell {
 
 func viewPool(p *v1alpha1.IPPool) poolView {
 	return poolView{
-		Name: p.Name, Domain: p.Spec.Domain, TakeOver: takeOver(p), Ranges: p.Spec.Ranges,
+		Name: p.Name, Domain: p.Spec.Domain, TakeOver: takeOver(p), ReuseAfter: p.Spec.ReuseAfter, Ranges: p.Spec.Ranges,
 		Access: string(cmp.Or(p.Spec.Access, v1alpha1.AccessEveryone)), NamespaceSelector: p.Spec.NamespaceSelector,
 		Leasing:  string(cmp.Or(p.Status.Leasing, v1alpha1.LeasingClosed)),
 		Pressure: string(p.Status.Pressure), Counts: p.Status.Counts, Selectors: p.Status.Selectors, Conditions: viewConditions(p.Status.Conditions),
@@ -345,6 +347,9 @@ func writePool(to screen.Screen, p *v1alpha1.IPPool, view poolView) {
 		to.Fact("Source", screen.Plain("Neutron, subnets " + strings.Join(s.Neutron.SubnetIDs, ", "))[0])
 	}
 	to.Fact("Take-over", screen.Plain(view.TakeOver)[0])
+	if view.ReuseAfter != "" {
+		to.Fact("Reuse after", screen.Plain(view.ReuseAfter)[0])
+	}
 	to.Fact("Used by", screen.Plain(mayUse(kube.AccessOf(p)))[0])
 	to.Fact("Leasing", screen.Plain(view.Leasing)[0])
 	to.Fact("Pressure", pressureCell(pressure(p)))

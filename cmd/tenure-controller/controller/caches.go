@@ -116,7 +116,7 @@ func feed(ctx context.Context, from cache.Informers, b *grants.Broker, shapes *p
 		b.SetPool(grants.PoolState{
 			Pool: kube.PoolOf(p), Generation: p.Generation, Shape: shape, Fault: fault, Scarce: scarce, Restored: pools.Restored(p),
 			Unopened: p.Status.Opening == "", Stopped: p.Spec.Allocation == v1alpha1.AllocationStopped, Sourced: p.Spec.Source != nil,
-			Unpooled: kube.Unpooled(p),
+			Unpooled: kube.Unpooled(p), ReuseAfter: kube.ReuseAfterOf(p),
 		})
 	}, func(p *v1alpha1.IPPool) {
 		b.DropPool(protocol.PoolName(p.Name), protocol.UID(p.UID))

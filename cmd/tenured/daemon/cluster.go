@@ -39,7 +39,8 @@ func (p pools) Follow(ctx context.Context, name protocol.PoolName, changed func(
 func poolOf(o *v1alpha1.IPPool) agent.Pool {
 	p := agent.Pool{
 		Pool: kube.PoolOf(o), Text: kube.PoolText(o), Domain: o.Spec.Domain, Access: kube.AccessOf(o), Stopped: o.Spec.Allocation == v1alpha1.AllocationStopped, Sourced: o.Spec.Source != nil,
-		Foreign: meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.PoolForeignAddresses),
+		ReuseAfter: kube.ReuseAfterOf(o),
+		Foreign:    meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.PoolForeignAddresses),
 	}
 	for _, s := range o.Status.Selectors {
 		pressure, err := allocator.ParsePressure(string(s.Pressure))

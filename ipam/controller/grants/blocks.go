@@ -8,6 +8,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/rest"
 )
 
 // kind says why addresses of a lease may be granted. Addresses are taken from the
@@ -26,12 +27,14 @@ const (
 type stock struct {
 	table allocator.Table
 	space allocator.Space
+	// rests are which of the addresses that the space has freed have rested, by family.
+	rests map[allocator.Family]*rest.Notes
 }
 
 func newStocks() (stocks [kinds]stock) {
 	for k := range stocks {
 		table := allocator.NewMem()
-		stocks[k] = stock{table, allocator.NewSpace(table, nil)}
+		stocks[k] = stock{table, allocator.NewSpace(table, nil), map[allocator.Family]*rest.Notes{allocator.IPv4: {}, allocator.IPv6: {}}}
 	}
 	return stocks
 }

@@ -17,6 +17,7 @@ import (
 // keeps the newest of each object. It may be behind; it is never ahead.
 type book struct {
 	now   func() time.Time
+	made  time.Time // when the book was
 	pools map[protocol.PoolName]*pool
 	held  map[holding][]Held
 	// names are the UIDs with grants, by what the grants call their grantee.
@@ -58,6 +59,8 @@ type PoolState struct {
 	Stopped bool
 	// Sourced says that the pool has a source, by which claims alone have its addresses.
 	Sourced bool
+	// ReuseAfter is how long a freed address rests: it is not granted while others are free.
+	ReuseAfter time.Duration
 	// Unpooled is, as text, what Shape lacks of the spec, by the pool's status.
 	Unpooled string
 }
@@ -125,6 +128,7 @@ type lease struct {
 func newBook(now func() time.Time) *book {
 	return &book{
 		now:     now,
+		made:    now(),
 		pools:   map[protocol.PoolName]*pool{},
 		held:    map[holding][]Held{},
 		names:   map[protocol.Grantee][]protocol.UID{},
@@ -137,6 +141,9 @@ func newBook(now func() time.Time) *book {
 		},
 	}
 }
+
+// age returns how old the book is.
+func (b *book) age(now time.Time) time.Duration { return now.Sub(b.made) }
 
 // pool returns the pool of that name, which it makes if it is new.
 func (b *book) pool(name protocol.PoolName) *pool {

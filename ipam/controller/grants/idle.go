@@ -64,8 +64,9 @@ func (b *book) unwatched(now time.Time, n int) []string {
 func (b *book) idle(now time.Time, after time.Duration, n int) []protocol.Meta {
 	var out []protocol.Meta
 	for _, p := range b.pools {
+		p.noteFreed(b.age(now))
 		for _, l := range p.leases {
-			if p.dispensable(l, now, after) {
+			if p.dispensable(l, now, after) && !p.resting(l, b.age(now)) {
 				out = append(out, l.Meta)
 			}
 		}

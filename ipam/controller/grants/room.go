@@ -2,9 +2,11 @@ package grants
 
 import (
 	"hash/fnv"
+	"math"
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"go4.org/netipx"
 
@@ -33,7 +35,7 @@ func (b *book) find(r *round, by *waiter, w want) (spot, Problem) {
 		return b.findNamed(r, by, w, size)
 	}
 	if key := w.key(); !r.exhausted[key] {
-		if s, bad := w.free(size); s.lease != nil || bad.Reason != NoProblem {
+		if s, bad := w.free(size, b.age(r.now)); s.lease != nil || bad.Reason != NoProblem {
 			return s, bad
 		}
 		r.exhausted[key] = true
@@ -47,11 +49,11 @@ func (b *book) find(r *round, by *waiter, w want) (spot, Problem) {
 // key returns the same text for all wants that the same addresses fit.
 func (w want) key() string { return w.family.String() + " " + string(w.pool.name) + " " + w.search }
 
-// free returns an address for w without asking any holder. It returns neither an address nor a
-// problem if there is none.
-func (w want) free(size int) (spot, Problem) {
+// free returns an address for w without asking any holder: one that rests only where there is no
+// other. It returns neither an address nor a problem if there is none.
+func (w want) free(size int, now time.Duration) (spot, Problem) {
 	p := w.pool
-	if a, ok := p.room(ofCluster, w); ok {
+	if a, ok := p.room(ofCluster, w, p.rested(ofCluster, w.family, now)); ok {
 		return p.spot(a, size), Problem{}
 	}
 	if block, ok := p.findUnleased(w, size); ok {
@@ -60,7 +62,15 @@ func (w want) free(size int) (spot, Problem) {
 		}
 	}
 	for k := range kinds {
-		if a, ok := p.room(k, w); ok {
+		if a, ok := p.room(k, w, p.rested(k, w.family, now)); ok {
+			return p.spot(a, size), Problem{}
+		}
+	}
+	if !p.spares() {
+		return spot{}, Problem{}
+	}
+	for k := range kinds {
+		if a, ok := p.room(k, w, math.MaxUint64); ok {
 			return p.spot(a, size), Problem{}
 		}
 	}
@@ -99,9 +109,10 @@ func (b *book) findNamed(r *round, by *waiter, w want, size int) (spot, Problem)
 	return spot{}, b.askHolder(r, by, w, l)
 }
 
-// room returns the address for w in the open blocks of a kind, if they have one.
-func (p *pool) room(k kind, w want) (netip.Addr, bool) {
-	a, ok, err := p.stocks[k].space.Find(w.family, w.view)
+// room returns the address for w in the open blocks of a kind, of those that were never freed and
+// of the first freed ones, if they have one.
+func (p *pool) room(k kind, w want, freed uint64) (netip.Addr, bool) {
+	a, ok, err := p.stocks[k].space.FindRested(w.family, w.view, freed)
 	must(err)
 	return a, ok
 }

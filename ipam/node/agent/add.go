@@ -38,6 +38,7 @@ type lack struct {
 	why   error
 	right string       // it has to be confirmed first
 	slot  *assign.Slot // no block of this node has an address for it
+	rests bool         // of slot: what is free rests
 	grant bool         // what was granted was given back meanwhile, or is not what is wanted
 }
 
@@ -144,6 +145,8 @@ func (a *Agent) hold(ctx context.Context, add *addCall) (store.Attachment, error
 			return att, nil
 		case lacks.right != "":
 			err = a.rights.confirm(ctx, lacks.right)
+		case lacks.rests:
+			add.demand.Unrested = !a.blocks.spareResting(ctx, a.pools.get(lacks.slot.Pool), demandOf(lacks.slot), add.arrived, finished)
 		case unmet != nil:
 			return a.holdRequested(ctx, add, unmet)
 		case a.waits(ctx, add):
@@ -170,7 +173,9 @@ func (a *Agent) slots(ctx context.Context, add *addCall) ([]assign.Slot, error) 
 		if err != nil {
 			return nil, err
 		}
-		pools[src.Pool] = assign.Pool{Shape: known.shape, BlockBits4: known.Bits4, BlockBits6: known.Bits6}
+		pools[src.Pool] = assign.Pool{
+			Shape: known.shape, BlockBits4: known.Bits4, BlockBits6: known.Bits6, Rested: a.blocks.rested(name),
+		}
 		rules[name] = known.Access
 		if known.Sourced {
 			add.sourced = cmp.Or(add.sourced, name)
@@ -210,11 +215,14 @@ func (a *Agent) commit(ctx context.Context, add *addCall) (att store.Attachment,
 	})
 	right, unconfirmed := errors.AsType[*assign.UnconfirmedError](err)
 	room, full := errors.AsType[*assign.NoRoomError](err)
+	resting, rests := errors.AsType[*assign.RestingError](err)
 	switch {
 	case unconfirmed:
 		return att, lack{why: err, right: right.Right}, nil
 	case full:
 		return att, lack{why: err, slot: &room.Slot}, nil
+	case rests:
+		return att, lack{why: err, slot: &resting.Slot, rests: true}, nil
 	case errors.Is(err, errUseGone):
 		return att, lack{why: err, grant: true}, nil
 	}

@@ -13,6 +13,7 @@ import (
 
 // giveBack lets go of leases and uses that nothing has needed for a while.
 func (bs *blocks) giveBack(ctx context.Context) {
+	bs.noteFreed(ctx)
 	rights, err := bs.rightsThat(func(r protocol.Right) bool { return r.Phase == protocol.Held || r.Phase == protocol.Lost })
 	if err != nil {
 		bs.log.ErrorContext(ctx, "store not read", "error", err)
@@ -35,11 +36,11 @@ func (bs *blocks) giveBack(ctx context.Context) {
 	})
 }
 
-// idleRights returns which of rights to let go: empty for long enough, and not
-// part of the reserve of a pool that the node uses.
+// idleRights returns which of rights to let go: empty for long enough, without an address that
+// rests, and not part of the reserve of a pool that the node uses.
 func (bs *blocks) idleRights(rights []protocol.Right) []protocol.Right {
 	now, term := bs.sched.Now(), bs.reg.term()
-	empty := map[string]bool{}
+	empty, rests := map[string]bool{}, map[string]bool{}
 	spare := map[protocol.PoolName]map[allocator.Family]int{} // free addresses beyond the reserve
 	var info map[assign.BlockKey]allocator.BlockInfo
 	err := bs.st.View(func(tx *store.Tx) error {
@@ -56,6 +57,9 @@ func (bs *blocks) idleRights(rights []protocol.Right) []protocol.Right {
 				return err
 			}
 			empty[r.Name] = !used
+			if rests[r.Name], err = bs.heldBack(tx, r); err != nil {
+				return err
+			}
 			if _, ok := spare[r.Pool]; r.Kind == protocol.RightLease && !ok {
 				spare[r.Pool] = bs.spare(tx, r.Pool)
 			}
@@ -77,7 +81,7 @@ func (bs *blocks) idleRights(rights []protocol.Right) []protocol.Right {
 		if r.Phase == protocol.Lost || r.Kind == protocol.RightLease && bs.pools.pressed(r.Pool) && !cededWhole(r) {
 			after = 0
 		}
-		if now.Since(since) < after {
+		if rests[r.Name] || now.Since(since) < after {
 			continue
 		}
 		if r.Kind == protocol.RightLease && r.Usable(term) { // another gives nothing, and is no reserve
@@ -93,6 +97,16 @@ func (bs *blocks) idleRights(rights []protocol.Right) []protocol.Right {
 		idle = append(idle, r)
 	}
 	return idle
+}
+
+// heldBack reports whether a lease is kept because addresses of its block rest: whoever leases it
+// next does not know that they do. Where addresses become scarce, or the pool is closed, it goes.
+func (bs *blocks) heldBack(tx *store.Tx, r protocol.Right) (bool, error) {
+	if r.Kind != protocol.RightLease || r.Phase != protocol.Held || cededWhole(r) || bs.pools.pressed(r.Pool) {
+		return false, nil
+	}
+	n, err := resting(tx, r.Pool, r.Block, bs.rested(r.Pool))
+	return n > 0, err
 }
 
 // asked reports whether r is a request that may serve an ADD: it goes when that does
@@ -119,7 +133,7 @@ func (bs *blocks) spare(tx *store.Tx, name protocol.PoolName) map[allocator.Fami
 		}
 	}
 	for _, f := range allocator.Families() {
-		c, err := bs.rights.counts(tx, name, f)
+		c, err := bs.ready(tx, name, f)
 		if err != nil {
 			bs.log.Error("pool state not read", "pool", name, "error", err)
 			continue

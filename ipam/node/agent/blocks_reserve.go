@@ -81,7 +81,7 @@ func (bs *blocks) reserve(p *pool) {
 		var c allocator.Counts
 		err := bs.st.Peek(func(tx *store.Tx) error {
 			var err error
-			c, err = bs.rights.counts(tx, p.name, f)
+			c, err = bs.ready(tx, p.name, f)
 			return err
 		})
 		if err != nil || c.Taken == 0 {
@@ -103,6 +103,7 @@ func (bs *blocks) reserve(p *pool) {
 				unmet, err := bs.acquire(ctx, p, n)
 				bs.land(d, n, unmet)
 				if err = cmp.Or(unmet, err); err != nil {
+					p.rests.failed(bs.sched.Now())
 					bs.log.DebugContext(ctx, "no reserve", "pool", p.name, "error", err)
 				}
 			})

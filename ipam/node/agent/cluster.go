@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"time"
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/access"
@@ -111,6 +112,9 @@ type Pool struct {
 	// Foreign says that addresses of the pool are kept for pods to which another IPAM has
 	// given them.
 	Foreign bool `json:"foreign,omitempty"`
+	// ReuseAfter is how long a freed address rests: it is not given to another while others are
+	// free.
+	ReuseAfter time.Duration `json:"reuseAfter,omitempty"`
 	// Waits says, in the words of its condition, why the pool is not open; empty where
 	// it is, or nothing was said.
 	Waits string `json:"waits,omitempty"`

@@ -38,6 +38,7 @@ type pool struct {
 	news    int        // guarded by hearing; how often the pool was told of
 
 	demands    demands
+	rests      rests
 	upkeepDue  atomic.Bool // a look at the reserve, and at what is idle, is due
 	upkeepRuns atomic.Bool // one is under way
 	reserving  atomic.Bool // one is planned

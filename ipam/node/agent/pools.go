@@ -50,11 +50,16 @@ func (ps *pools) get(name protocol.PoolName) *pool {
 	return p
 }
 
+// entry returns the entry of a pool, nil where this node does not follow it.
+func (ps *pools) entry(name protocol.PoolName) *pool {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	return ps.byName[name]
+}
+
 // heard returns a pool as last heard of; nothing where this node does not follow it.
 func (ps *pools) heard(name protocol.PoolName) (known *knownPool, absent bool) {
-	ps.mu.Lock()
-	p := ps.byName[name]
-	ps.mu.Unlock()
+	p := ps.entry(name)
 	if p == nil {
 		return nil, false
 	}

@@ -18,6 +18,8 @@ type Pool struct {
 	// BlockBits4 and BlockBits6 are the prefix lengths of the pool's blocks; 0
 	// where there are no leases.
 	BlockBits4, BlockBits6 int
+	// Rested is [Slot.Rested] of each family; nil where no address has to rest.
+	Rested map[allocator.Family]uint64
 }
 
 func (p Pool) blockBits(f allocator.Family) int {
@@ -88,10 +90,14 @@ func ordinarySlots(c *poolspec.Config, pools map[string]Pool) (slots []Slot, err
 }
 
 func slotOf(src poolspec.Source, p Pool, f allocator.Family) Slot {
-	return Slot{
+	s := Slot{
 		Pool: protocol.PoolName(src.Pool), Shape: p.Shape, Family: f, View: src.ViewOf(p.Shape),
 		BlockBits: p.blockBits(f), Answer: src.Answer,
 	}
+	if p.Rested != nil {
+		s.Rested = new(p.Rested[f])
+	}
+	return s
 }
 
 func requestedSlots(c *poolspec.Config, pools map[string]Pool) ([]Slot, error) {

@@ -33,6 +33,10 @@ type Slot struct {
 	// lease to ask, and nothing new is given.
 	BlockBits int
 
+	// Rested is how many of the addresses that this node freed first have rested. Those that it
+	// freed later are passed over. Nil: none has to rest.
+	Rested *uint64
+
 	// Answer says with which prefix length and gateway (zero: none) the address
 	// is answered; in is the range of Shape that it lies in. Nil answers the
 	// range's own.
@@ -55,6 +59,9 @@ type Demand struct {
 
 	// Slots are the addresses to take, in the order of the answer.
 	Slots []Slot
+
+	// Unrested says that an address that rests will do where no other is free.
+	Unrested bool
 
 	// Granted are given instead of Slots where the cluster has granted the
 	// addresses: no block of this node has them. Use names the right by which

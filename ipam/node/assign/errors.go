@@ -27,6 +27,14 @@ func (e *NoRoomError) Error() string {
 	}
 }
 
+// A RestingError says that every address of this node's open blocks that the slot could have was
+// freed too short a time ago. It is none where the [Demand] is Unrested.
+type RestingError struct{ Slot Slot }
+
+func (e *RestingError) Error() string {
+	return fmt.Sprintf("the free %v addresses that this node has of pool %s rest: they were freed less than its spec.reuseAfter ago", e.Slot.Family, e.Slot.Pool)
+}
+
 // A TakenError says that somebody has the address that was asked for, by name or
 // by claim.
 type TakenError struct {

@@ -1,6 +1,7 @@
 package assign
 
 import (
+	"math"
 	"net/netip"
 	"slices"
 
@@ -61,8 +62,8 @@ func inherit(old []store.Address, s Slot, picked []pick) (p pick, ok bool) {
 	return pick{}, false
 }
 
-// find picks a free address for s. Its errors are [*NoRoomError], [*TakenError]
-// and [*UnassignableError]; it writes nothing.
+// find picks a free address for s. Its errors are [*NoRoomError], [*RestingError],
+// [*TakenError] and [*UnassignableError]; it writes nothing.
 func find(tx *store.Tx, a Demand, s Slot, picked []pick) (pick, error) {
 	var x netip.Addr
 	var err error
@@ -123,9 +124,25 @@ func findOrdinary(tx *store.Tx, a Demand, s Slot, picked []pick) (netip.Addr, er
 			view = without(view, netip.PrefixFrom(p.Addr, p.Addr.BitLen()))
 		}
 	}
+	if s.Rested == nil || a.Unrested {
+		return findServed(tx, a, s, view, math.MaxUint64)
+	}
+	x, err := findServed(tx, a, s, view, *s.Rested)
+	if !is[*NoRoomError](err) {
+		return x, err
+	}
+	if _, err := findServed(tx, a, s, view, math.MaxUint64); err != nil {
+		return netip.Addr{}, err
+	}
+	return netip.Addr{}, &RestingError{Slot: s}
+}
+
+// findServed returns the address within view to take next, of those that were never freed, and of
+// the first freed ones.
+func findServed(tx *store.Tx, a Demand, s Slot, view allocator.View, freed uint64) (netip.Addr, error) {
 	sp := space(tx, s.Pool, s.Shape)
 	for {
-		x, ok, err := sp.Find(s.Family, view)
+		x, ok, err := sp.FindRested(s.Family, view, freed)
 		if err != nil {
 			return netip.Addr{}, err
 		}
