@@ -195,13 +195,36 @@ func (t *look) send(ctx context.Context, nodes []protocol.NodeName) {
 	})
 }
 
+// draft is a question of some pools before it is put to a node. Many nodes are asked the same, and
+// anybody may make many networks of a pool.
+type draft struct {
+	question
+	pools []*pool
+}
+
 // question returns what a node is asked of pools, or of those for which it has room. The next looks
 // ask for the others: each begins with another pool.
 func (t *look) question(node protocol.NodeName, of map[protocol.PoolName]bool) *question {
-	q := &question{sightings: map[protocol.Sighting]bool{}, unseen: map[protocol.Unseen]bool{}}
+	key := fmt.Sprint(of) // in order of the names
+	d := t.drafts[key]
+	if d == nil {
+		d = t.draft(of)
+		t.drafts[key] = d
+	}
+	for _, p := range d.pools {
+		p.asked, t.facts.Asked[foreign.Word{Node: node, Pool: p.Name}] = true, true
+	}
+	q := d.question
+	q.sightings, q.unseen = map[protocol.Sighting]bool{}, map[protocol.Unseen]bool{}
+	return &q
+}
+
+// draft makes the question of pools, as far as it has room for them.
+func (t *look) draft(of map[protocol.PoolName]bool) *draft {
+	d := &draft{}
 	var set netipx.IPSetBuilder
 	networks := map[protocol.HostLocal]bool{}
-	room, first := protocol.MaxQuery, true
+	room := protocol.MaxQuery
 	for i := range t.pools {
 		p := t.pools[(i+t.turn)%len(t.pools)]
 		if !of[p.Name] {
@@ -216,10 +239,10 @@ func (t *look) question(node protocol.NodeName, of map[protocol.PoolName]bool) *
 				room -= queryLen(n)
 			}
 		}
-		if room < 0 && !first {
+		if room < 0 && len(d.pools) > 0 {
 			break
 		}
-		first, p.asked, t.facts.Asked[foreign.Word{Node: node, Pool: p.Name}] = false, true, true
+		d.pools = append(d.pools, p)
 		for _, r := range p.Whole.Ranges() {
 			set.AddRange(netipx.IPRangeFrom(r.Start, r.End))
 		}
@@ -229,13 +252,13 @@ func (t *look) question(node protocol.NodeName, of map[protocol.PoolName]bool) *
 	}
 	ranges, _ := set.IPSet() // only valid ranges were added
 	for _, r := range ranges.Ranges() {
-		q.Ranges = append(q.Ranges, r.String())
+		d.Ranges = append(d.Ranges, r.String())
 	}
-	q.rest = slices.SortedFunc(maps.Keys(networks), func(a, b protocol.HostLocal) int {
+	d.rest = slices.SortedFunc(maps.Keys(networks), func(a, b protocol.HostLocal) int {
 		return cmp.Or(strings.Compare(a.Network, b.Network), strings.Compare(a.DataDir, b.DataDir))
 	})
-	q.nextPart()
-	return q
+	d.nextPart()
+	return d
 }
 
 // collect takes up the answers of the nodes that were asked. It reports whether all have

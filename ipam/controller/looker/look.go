@@ -30,6 +30,7 @@ type look struct {
 
 	nodes   map[protocol.NodeName]*node
 	asked   map[protocol.NodeName]*question
+	drafts  map[string]*draft // by the pools
 	askedAt time.Time
 	partAt  time.Time // when a node was last asked for other networks, or askedAt
 
@@ -106,7 +107,7 @@ func (l *Looker) newLook() *look {
 		l.silent = map[foreign.Word]silence{}
 	}
 	return &look{
-		Looker: l, nodes: map[protocol.NodeName]*node{}, asked: map[protocol.NodeName]*question{},
+		Looker: l, nodes: map[protocol.NodeName]*node{}, asked: map[protocol.NodeName]*question{}, drafts: map[string]*draft{},
 		facts: foreign.Facts{
 			Now: l.Now(), Others: map[protocol.UID]bool{}, Leases: map[protocol.PoolName][]protocol.Lease{}, Agents: map[protocol.NodeName]bool{},
 			Reports: map[protocol.NodeName]protocol.Report{}, Asked: map[foreign.Word]bool{}, PassedOver: map[foreign.Word]bool{},

@@ -581,6 +581,28 @@ func TestSilenceCountsForEachPool(t *testing.T) {
 	}
 }
 
+// Whoever may make definitions may make many networks of a pool, and many nodes are asked of it. What
+// they are asked is worked out once: what it takes for one more node does not grow with the networks.
+func TestManyNodesAreAskedOfManyNetworks(t *testing.T) {
+	c := newCluster()
+	c.pools, c.pods, c.networks = []v1alpha1.IPPool{lan()}, []*corev1.Pod{showing("p", "10.0.1.2")}, 2000
+	l, err := c.begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := map[protocol.PoolName]bool{"lan": true}
+	first := l.question("n1", of)
+	if n := len(first.HostLocal) + len(first.rest); n != 2001 {
+		t.Errorf("n1 is asked of %d networks; want 2001", n)
+	}
+	if took := testing.AllocsPerRun(3, func() { l.question("n2", of) }); took > 50 {
+		t.Errorf("to ask one more node takes %.0f allocations; want a few", took)
+	}
+	if !l.facts.Asked[foreign.Word{Node: "n1", Pool: "lan"}] || !l.facts.Asked[foreign.Word{Node: "n2", Pool: "lan"}] {
+		t.Errorf("asked: %v; want both nodes", l.facts.Asked)
+	}
+}
+
 // A question has a bound. What it has no room for the next looks ask, so that no pool waits for
 // ever.
 func TestQuestionsHaveABound(t *testing.T) {
