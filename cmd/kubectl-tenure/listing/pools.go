@@ -153,7 +153,7 @@ func poolRow(s *session.Session, p *v1alpha1.IPPool) []screen.Cell {
 		row = append(row, screen.Plain(fmt.Sprint(c.Used), fmt.Sprint(c.Claimed), many(c.Free), many(c.Capacity))...)
 		row = append(row, count(c.Unreachable, screen.LookWarn))
 	}
-	row = append(row, pressureCell(pressed), readyCell(p.Status.Conditions))
+	row = append(row, poolPressureCell(p), readyCell(p.Status.Conditions))
 	leases, ranges := "", make([]string, len(p.Spec.Ranges))
 	if p.Status.Counts != nil {
 		leases = fmt.Sprint(p.Status.Counts.Leases)
@@ -320,24 +320,6 @@ func many(n int64) string {
 	return fmt.Sprint(n)
 }
 
-// writeSelectors writes how full the ranges with each node selector are, where there are some.
-func writeSelectors(to screen.Screen, all []v1alpha1.SelectorStatus) {
-	if len(all) == 0 {
-		return
-	}
-	to.Title("Nodes that the ranges select")
-	table := screen.Table{Heads: []string{"SELECTOR", "NODES", "USAGE", "USED", "FREE", "CAPACITY", "PRESSURE"}}
-	for _, p := range all {
-		pressed := p.Pressure
-		if pressed == v1alpha1.PressureExhausted && p.Exhausted == "" { // as of the whole pool
-			pressed = v1alpha1.PressureHigh
-		}
-		row := screen.Plain(cmp.Or(p.Selector, "(all nodes)"), fmt.Sprint(p.Nodes), percent(p.Capacity-p.Free, p.Capacity), fmt.Sprint(p.Used), many(p.Free), many(p.Capacity))
-		table.Row(append(row, pressureCell(pressed))...)
-	}
-	table.Write(to, false)
-}
-
 func writePool(to screen.Screen, p *v1alpha1.IPPool, view poolView) {
 	to.Fact("Pool", screen.Plain(p.Name)[0])
 	if p.Spec.Domain != "" {
@@ -352,7 +334,7 @@ func writePool(to screen.Screen, p *v1alpha1.IPPool, view poolView) {
 	}
 	to.Fact("Used by", screen.Plain(mayUse(kube.AccessOf(p)))[0])
 	to.Fact("Leasing", screen.Plain(view.Leasing)[0])
-	to.Fact("Pressure", pressureCell(pressure(p)))
+	to.Fact("Pressure", poolPressureCell(p))
 	if c := p.Status.Counts; c != nil {
 		to.Fact("Usage", screen.Plain(fmt.Sprintf("%s  %d used, %d claimed, %s free, %d unreachable, of %s; %s",
 			percent(c.Capacity-c.Free, c.Capacity), c.Used, c.Claimed, many(c.Free), c.Unreachable, many(c.Capacity), countedAt))[0])
