@@ -132,6 +132,7 @@ func decide(s seen) plan {
 	if !reflect.DeepEqual(*st, s.pool.Status) {
 		if s.shape != nil { // what is written together is of one moment
 			st.Counts, p.counted = new(s.tally.counts(s.shape)), true
+			s.describeParts(st, true)
 		}
 		p.status = st
 		p.first = s.fencingWrites(st)
