@@ -35,13 +35,18 @@ type placed struct {
 	pool        protocol.PoolName
 	whole, part *allocator.Shape // part is for the claim's nodes
 	text        poolspec.PoolText
-	labels      poolspec.NodeLabels
-	of          string // whose labels they are, for people
+	labels      poolspec.NodeLabels // nil where the addresses that it asks for decide
+	of          string              // whose labels they are, for people
 }
 
 // place finds out for which nodes the addresses of a claim are: those with the labels of its
-// annotation, else the node of the pod that first uses it.
+// annotation, else those of the addresses that it asks for, else the node of the pod that first
+// uses it.
 func (r *Reconciler) place(ctx context.Context, s seen) (at place, err error) {
+	requested, err := s.claim.request().parse()
+	if err != nil {
+		return at, nil //nolint:nilerr // decide says it
+	}
 	for _, src := range s.network.Network.Sources {
 		var pool v1alpha1.IPPool
 		err := r.Cache.Get(ctx, client.ObjectKey{Name: src.Pool}, &pool)
@@ -58,6 +63,10 @@ func (r *Reconciler) place(ctx context.Context, s seen) (at place, err error) {
 			continue
 		}
 		p := placed{pool: protocol.PoolName(src.Pool), whole: whole, text: text}
+		if p.part = p.asked(requested, src.Families); s.claim.topology == "" && p.part != nil {
+			at.parts = append(at.parts, p)
+			continue
+		}
 		if s.claim.topology != "" {
 			p.labels, at.fault = annotated(s.claim.topology, keys)
 			p.of = "annotation " + workload.AnnotationTopology
@@ -74,13 +83,35 @@ func (r *Reconciler) place(ctx context.Context, s seen) (at place, err error) {
 		}
 		p.part = text.ForNode(whole, p.labels)
 		if len(p.part.Ranges()) == 0 {
-			at.fault = fmt.Sprintf("pool %s has no range for the nodes of the claim (%s, of %s): the nodeSelectors of its ranges are %s",
+			at.fault = fmt.Sprintf("pool %s has no range for the nodes of the claim (%s, of %s): the nodeSelectors of its ranges are %s; correct the labels, or add a range for them",
 				src.Pool, p.labels.ForPeople(), p.of, strings.Join(text.Selectors(), "; "))
 			return at, nil
 		}
 		at.parts = append(at.parts, p)
 	}
 	return at, nil
+}
+
+// asked returns the part of a pool that the addresses which a claim asks for lie in, with what is for
+// all nodes. It is nil if they do not tell where an address of each family of the pool is to be, as
+// far as families are limited.
+func (p placed) asked(requested []netip.Addr, families []allocator.Family) *allocator.Shape {
+	var of []string
+	for _, a := range requested {
+		if selector, ok := p.text.SelectorOf(p.whole, a); ok {
+			of = append(of, selector)
+		}
+	}
+	if len(of) == 0 {
+		return nil
+	}
+	part := p.text.ForSelectors(p.whole, append(of, "")...)
+	for _, f := range p.whole.Families() {
+		if (families == nil || slices.Contains(families, f)) && !slices.Contains(part.Families(), f) {
+			return nil
+		}
+	}
+	return part
 }
 
 // annotated reads the labels of the annotation. Fault says, for people, what is wrong with it.
@@ -128,6 +159,9 @@ func (s seen) whyNowhere() *outcome {
 // elsewhere says that one of some addresses is for other nodes; empty if none is.
 func (at place) elsewhere(addrs []netip.Addr) string {
 	for _, p := range at.parts {
+		if p.labels == nil {
+			continue
+		}
 		for _, a := range addrs {
 			if selector, ok := p.text.Elsewhere(p.whole, p.labels, a); ok {
 				return fmt.Sprintf("%v of pool %s is for nodes with %s, and the claim is for %s (%s)", a, p.pool, selector, p.of, p.labels.ForPeople())

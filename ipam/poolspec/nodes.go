@@ -140,18 +140,32 @@ func (l NodeLabels) tells(keys []string) bool {
 // Elsewhere returns the node selector of the range that an address lies in, if that is for other
 // nodes than one with these labels. Whole is the shape of t.
 func (t PoolText) Elsewhere(whole *allocator.Shape, l NodeLabels, a netip.Addr) (selector string, ok bool) {
-	in, ok := whole.Locate(a)
-	i := slices.IndexFunc(whole.Ranges(), func(r allocator.Range) bool { return r.Start == in.Start })
-	if !ok || t.Ranges[i].isFor(l, l.there()) {
+	r, ok := t.rangeOf(whole, a)
+	if !ok || r.isFor(l, l.there()) {
 		return "", false
 	}
-	return selectorText(t.Ranges[i].NodeSelector), true
+	return selectorText(r.NodeSelector), true
 }
 
-// ForSelector returns the part of a pool whose ranges have the node selector of that text. Whole is
-// the shape of t.
-func (t PoolText) ForSelector(whole *allocator.Shape, text string) *allocator.Shape {
-	return whole.Part(func(i int) bool { return selectorText(t.Ranges[i].NodeSelector) == text })
+// SelectorOf returns the text of the node selector of the range that an address lies in. It is empty
+// for a range without one. Whole is the shape of t.
+func (t PoolText) SelectorOf(whole *allocator.Shape, a netip.Addr) (selector string, ok bool) {
+	r, ok := t.rangeOf(whole, a)
+	return selectorText(r.NodeSelector), ok
+}
+
+func (t PoolText) rangeOf(whole *allocator.Shape, a netip.Addr) (r RangeText, ok bool) {
+	in, ok := whole.Locate(a)
+	if !ok {
+		return r, false
+	}
+	return t.Ranges[slices.IndexFunc(whole.Ranges(), func(r allocator.Range) bool { return r.Start == in.Start })], true
+}
+
+// ForSelectors returns the part of a pool whose ranges have the node selectors of these texts. Whole
+// is the shape of t.
+func (t PoolText) ForSelectors(whole *allocator.Shape, texts ...string) *allocator.Shape {
+	return whole.Part(func(i int) bool { return slices.Contains(texts, selectorText(t.Ranges[i].NodeSelector)) })
 }
 
 // Selects reports whether a node with these labels is given addresses of the ranges that have the

@@ -76,9 +76,12 @@ func TestSelectors(t *testing.T) {
 	}
 	a := "a"
 	for selector, addr := range map[string]string{"rack=a": "10.1.0.7", "rack=b": "10.2.0.7", "": "10.9.0.7"} {
-		part := text.ForSelector(whole, selector)
+		part := text.ForSelectors(whole, selector)
 		if _, ok := part.Locate(netip.MustParseAddr(addr)); !ok || len(part.Ranges()) != 1 {
 			t.Errorf("%q: ranges %v; want that of %s", selector, part.Ranges(), addr)
+		}
+		if got, ok := text.SelectorOf(whole, netip.MustParseAddr(addr)); !ok || got != selector {
+			t.Errorf("the selector of %s is %q; want %q", addr, got, selector)
 		}
 		if got, want := text.Selects(selector, poolspec.NodeLabels{"rack": &a, "zone": nil}), selector != "rack=b"; got != want {
 			t.Errorf("%q selects a node of rack a: %v; want %v", selector, got, want)

@@ -246,6 +246,11 @@ func TestClaimsOfRacks(t *testing.T) {
 	if ip := netip.MustParsePrefix(named.Status.IPs[0]); ip.Masked() != netip.MustParsePrefix("10.65.0.0/24") {
 		t.Errorf("the claim for rack a has %v", ip)
 	}
+	asks := w.claim("rackclaims-asks-alone", map[string]string{workload.AnnotationRequested: "10.66.0.77"})
+	w.claimSays(asks, metav1.ConditionTrue, claims.ReasonAllocated)
+	if asks.Status.IPs[0] != "10.66.0.77/24" {
+		t.Errorf("the claim that asks for an address of rack b has %v", asks.Status.IPs)
+	}
 	w.claimSays(w.claim("rackclaims-nowhere", map[string]string{workload.AnnotationTopology: rackLabel + "=c"}),
 		metav1.ConditionFalse, claims.ReasonTopologyInvalid, "has no range for the nodes of the claim ("+rackLabel+"=c, of annotation "+workload.AnnotationTopology+")")
 	w.claimSays(w.claim("rackclaims-garbled", map[string]string{workload.AnnotationTopology: "rack a"}),

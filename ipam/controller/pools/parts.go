@@ -41,7 +41,7 @@ func (r *Reconciler) lookAtParts(ctx context.Context, s *seen, leases []v1alpha1
 		labels[i] = kube.LabelsOf(&nodes.Items[i], text.LabelKeys())
 	}
 	for _, selector := range selectors {
-		p := part{selector: selector, shape: text.ForSelector(s.shape, selector)}
+		p := part{selector: selector, shape: text.ForSelectors(s.shape, selector)}
 		p.tally = count(slices.DeleteFunc(slices.Clone(leases), func(l v1alpha1.IPLease) bool {
 			block, err := netip.ParsePrefix(l.Spec.Block)
 			return err != nil || !p.shape.Meets(block)
