@@ -25,6 +25,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/access"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
 	"github.com/tenure-ipam/tenure/ipam/kube"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -38,18 +39,26 @@ func (l podLook) why(ctx context.Context, v *podView, waiting []networkView) err
 		v.Pending = append(v.Pending, l.unscheduled())
 	}
 	tenures := false
+	node, err := l.nodeLabels(ctx, v)
+	errs = append(errs, err)
 	for _, n := range waiting {
+		var has []string
 		if n.Claim != "" {
-			errs = append(errs, l.claim(ctx, v, n))
+			has, err = l.claim(ctx, v, n)
+			errs = append(errs, err)
 		}
 		pools := map[string]*v1alpha1.IPPool{}
 		for _, name := range n.Pools {
 			tenures = true
 			p, err := l.pool(ctx, v, n, name)
-			pools[name] = p
+			if p != nil {
+				pools[name] = p
+				v.addresses(n, p, node)
+				v.claimElsewhere(n, has, p, node)
+			}
 			errs = append(errs, err)
 		}
-		errs = append(errs, l.asked(ctx, v, n, pools))
+		errs = append(errs, l.asked(ctx, v, n, pools, node))
 	}
 	if tenures && v.Node != "" {
 		errs = append(errs, l.requests(ctx, v), l.reg(ctx, v))
@@ -84,10 +93,10 @@ func (l podLook) definition(ctx context.Context, v *podView, n networkView) erro
 	return err
 }
 
-// claim adds why a claim cannot be used.
-func (l podLook) claim(ctx context.Context, v *podView, n networkView) error {
+// claim adds why a claim cannot be used, and returns its addresses.
+func (l podLook) claim(ctx context.Context, v *podView, n networkView) (has []string, err error) {
 	var c ipamclaims.IPAMClaim
-	err := l.Client.Get(ctx, client.ObjectKey{Namespace: v.Namespace, Name: n.Claim}, &c)
+	err = l.Client.Get(ctx, client.ObjectKey{Namespace: v.Namespace, Name: n.Claim}, &c)
 	network := networks.Read("", n.step.Name, time.Time{}, string(n.step.List)).Name
 	if moved := c.Labels[kube.VMLabel] != "" && len(n.step.List) > 0 && c.Spec.Network != network; err == nil && moved {
 		n.Claim, c = workload.MachineClaimName(n.Claim, network), ipamclaims.IPAMClaim{}
@@ -98,17 +107,17 @@ func (l podLook) claim(ctx context.Context, v *podView, n networkView) error {
 	case apierrors.IsNotFound(err):
 		v.because("network %s: claim %s does not exist: whoever makes the pod's claims has to make it", n.Network, n.Claim)
 	case err != nil:
-		return fmt.Errorf("read claim %s/%s: %w", v.Namespace, n.Claim, err)
+		return nil, fmt.Errorf("read claim %s/%s: %w", v.Namespace, n.Claim, err)
 	case c.DeletionTimestamp != nil:
 		v.because("network %s: claim %s is being deleted", n.Network, n.Claim)
 	case len(c.Status.IPs) > 0:
-		return l.usedBy(ctx, v, n, &c)
+		return c.Status.IPs, l.usedBy(ctx, v, n, &c)
 	case cond != nil:
 		v.because("network %s: claim %s has no addresses: %s: %s", n.Network, n.Claim, cond.Reason, cond.Message)
 	default:
 		v.because("network %s: claim %s has no addresses yet: is the controller running, and is %q the name in a network's configuration?", n.Network, n.Claim, c.Spec.Network)
 	}
-	return nil
+	return nil, nil
 }
 
 // usedBy adds which other pods use a claim.
@@ -157,9 +166,6 @@ func (l podLook) pool(ctx context.Context, v *podView, n networkView, name strin
 	case p.Status.Leasing != v1alpha1.LeasingOpen:
 		v.because("network %s: pool %s is closed for a moment, until the controller has looked at what holds its blocks: is the controller running?", n.Network, name)
 	}
-	if c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.PoolExhausted); c != nil && c.Status == metav1.ConditionTrue {
-		v.because("network %s: %s", n.Network, c.Message) // it names the pool
-	}
 	if p.Spec.Source != nil && n.Claim == "" {
 		v.because("network %s: pool %s has its addresses from Neutron, and gives them to IPAMClaims alone: have the pod name a claim, or select a definition with the annotation tenure.dev/vif", n.Network, name)
 	}
@@ -182,7 +188,7 @@ func furtherOf(p *v1alpha1.IPPool, from *metav1.Condition) (text string) {
 }
 
 // asked adds what an interface asks for and its pools cannot give, or another pod has.
-func (l podLook) asked(ctx context.Context, v *podView, n networkView, pools map[string]*v1alpha1.IPPool) error {
+func (l podLook) asked(ctx context.Context, v *podView, n networkView, pools map[string]*v1alpha1.IPPool, node poolspec.NodeLabels) error {
 	confs, err := configsOf(n.step)
 	if err != nil {
 		text := strings.ReplaceAll(err.Error(), "\n", "; ")
@@ -193,9 +199,7 @@ func (l podLook) asked(ctx context.Context, v *podView, n networkView, pools map
 	}
 	shapes := map[string]*allocator.Shape{}
 	for name, p := range pools {
-		if p != nil {
-			shapes[name] = state.ShapeOf(p)
-		}
+		shapes[name] = state.ShapeOf(p)
 	}
 	var errs []error
 	for _, conf := range confs {
@@ -206,6 +210,7 @@ func (l podLook) asked(ctx context.Context, v *podView, n networkView, pools map
 		for _, r := range conf.Requested {
 			src, found, _ := conf.SourceOf(r.Addr, func(pool string) (*allocator.Shape, error) { return shapes[pool], nil })
 			if len(why) == 0 && found {
+				v.askedElsewhere(n, r.Addr, pools[src.Pool], node)
 				errs = append(errs, l.takenBy(ctx, v, n, pools[src.Pool], r.Addr))
 			}
 		}
@@ -242,7 +247,7 @@ func (l podLook) requests(ctx context.Context, v *podView) error {
 		case st.Refused != nil:
 			v.because("interface %s: request %s is refused: %s: %s", r.Interface, subs[i].Name, st.Refused.Reason, st.Refused.Message)
 		case len(st.Granted) == 0:
-			v.because("interface %s: request %s waits for an address since %s", r.Interface, subs[i].Name, l.Age(subs[i].CreationTimestamp.Time))
+			v.because("interface %s: request %s has waited for an address for %s", r.Interface, subs[i].Name, l.Age(subs[i].CreationTimestamp.Time))
 		}
 	}
 	return nil
