@@ -112,6 +112,15 @@ func obstruct(report *moveReport, seen foreignState) {
 			}
 		}
 	}
+	for i := range report.Segments {
+		s := &report.Segments[i]
+		for _, name := range s.Pools {
+			if seen.pools[name].selective {
+				s.InTheWay = append(s.InTheWay, fmt.Sprintf("pool %s has ranges for some nodes alone (nodeSelector), which whereabouts has no words for: it would give each node addresses of all ranges. "+
+					"Leave it with Tenure, or take the nodeSelectors away", name))
+			}
+		}
+	}
 	for again := true; again; { // a pool is stopped as a whole
 		again = false
 		for i := range report.Segments {

@@ -1,6 +1,7 @@
 package moving
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
@@ -13,5 +14,19 @@ func TestRecorderKnowsAllPods(t *testing.T) {
 	e := exporting{moving: moving{Session: &session.Session{}}, state: foreignState{pods: []foreign.Pod{aPod("a", "ns/lan")}, idle: map[string]bool{"ns/b": true}}}
 	if w := e.recorder(); !w.running["ns/a"] || !w.running["ns/b"] || w.running["ns/c"] {
 		t.Errorf("pods that run: %v; want ns/a and ns/b", w.running)
+	}
+}
+
+// TestRacksStayWithTenure: whereabouts has no ranges for some nodes alone, and a pool that has them
+// is not exported.
+func TestRacksStayWithTenure(t *testing.T) {
+	seen := foreignState{whereabouts: true, pools: map[string]poolSeen{"racks": {selective: true}, "lan": {}}}
+	report := moveReport{Segments: []moveSegment{{Pools: []string{"lan"}}, {Pools: []string{"racks"}}}}
+	obstruct(&report, seen)
+	if why := report.Segments[0].InTheWay; len(why) > 0 {
+		t.Errorf("in the way of lan: %v", why)
+	}
+	if why := report.Segments[1].InTheWay; len(why) != 1 || !strings.Contains(why[0], "pool racks has ranges for some nodes alone (nodeSelector)") {
+		t.Errorf("in the way of racks: %v", why)
 	}
 }

@@ -30,9 +30,10 @@ type foreignState struct {
 
 // poolSeen is what import and export have read of a pool.
 type poolSeen struct {
-	ranges []netip.Prefix
-	waits  bool         // see awaited
-	kept   []netip.Addr // for pods of other IPAMs
+	ranges    []netip.Prefix
+	selective bool         // some ranges are for some nodes alone
+	waits     bool         // see awaited
+	kept      []netip.Addr // for pods of other IPAMs
 }
 
 // moveReport is what import or export finds, as json and yaml show it.
