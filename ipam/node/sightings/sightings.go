@@ -95,6 +95,12 @@ const (
 	latelyKept = 5 * time.Minute
 	// latelyMost is how many are remembered before those that are older are dropped.
 	latelyMost = 1024
+	// tellsArrived is how many of the last ADDs a report tells, and tellsFreed how many of the last
+	// DELs of one address. Anybody can have pods come and go in quick succession, on one address as
+	// well, and a report has room for so much. What is left out costs time, or keeps an address for
+	// a pod that is about to go.
+	tellsArrived = 512
+	tellsFreed   = 32
 )
 
 // note notes what happens now.
@@ -113,7 +119,7 @@ func (l *lately[K]) note(what K, now protocol.Instant) {
 	l.last[what] = now
 }
 
-// all returns what has happened of late, in any order.
+// all returns what has happened of late, the last first.
 func (l *lately[K]) all(now protocol.Instant) (all []K) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -122,6 +128,7 @@ func (l *lately[K]) all(now protocol.Instant) (all []K) {
 			all = append(all, k)
 		}
 	}
+	slices.SortFunc(all, func(x, y K) int { return cmp.Compare(now.Since(l.last[x]), now.Since(l.last[y])) })
 	return all
 }
 
@@ -251,6 +258,7 @@ func (r *Reporter) cachedSandboxes(cached []cniresults.Entry, within *netipx.IPS
 // for something.
 func (r *Reporter) given(ctx context.Context, within *netipx.IPSet) (has []protocol.Sighting, asking []protocol.UID, err error) {
 	asking = r.arrived.all(r.sched.Now())
+	asking = asking[:min(len(asking), tellsArrived)]
 	err = r.st.ViewContext(ctx, func(tx *store.Tx) error {
 		for att, err := range tx.Attachments() {
 			if err != nil {
@@ -263,7 +271,12 @@ func (r *Reporter) given(ctx context.Context, within *netipx.IPSet) (has []proto
 		}
 		return nil
 	})
-	has = append(has, r.freed.all(r.sched.Now())...) // after the store: what is freed is noted before
+	freed := map[netip.Addr]int{}
+	for _, s := range r.freed.all(r.sched.Now()) { // after the store: what is freed is noted before
+		if freed[s.Addr]++; freed[s.Addr] <= tellsFreed {
+			has = append(has, s)
+		}
+	}
 	slices.Sort(asking)
 	return slices.DeleteFunc(has, func(s protocol.Sighting) bool { return !within.Contains(s.Addr) }), slices.Compact(asking), err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"path/filepath"
@@ -111,6 +112,31 @@ func TestReportsWhatTenureHasGiven(t *testing.T) {
 		says("after the DEL, while the pod still shows it", ours)
 		time.Sleep(latelyKept)
 		says("a while after the DEL")
+	})
+}
+
+// TestMuchThatHappensHasRoom: pods that come and go in quick succession, on one address, keep no
+// report from being whole: it tells the last of them.
+func TestMuchThatHappensHasRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, _ := newReporter(t, cachingHost{})
+		long := func(n int) string { return fmt.Sprintf("%0200d", n) }
+		for n := range 3000 {
+			att := store.Attachment{
+				Key: store.Key{Network: "net", ContainerID: fmt.Sprintf("%064d", n), IfName: "net1"}, Pod: protocol.PodRef{Namespace: "ns", Name: long(n), UID: protocol.UID(fmt.Sprintf("%036d", n))},
+				Addresses: []store.Address{{Addr: netip.MustParseAddr("10.0.0.5"), Bits: 27, Pool: "lan"}},
+			}
+			r.Arrived(att.Pod.UID)
+			if n%10 == 9 {
+				r.Freed(att)
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		got, _, err := protocol.ParseReport(r.report(t.Context(), protocol.Query{ID: "1", Ranges: []string{"10.0.0.0-10.0.0.31"}}).String())
+		last := func(s protocol.Sighting) bool { return s.Pod.Name == long(2999) }
+		if err != nil || got.Unread != "" || !slices.ContainsFunc(got.Has, last) || !slices.Contains(got.Asking, protocol.UID(fmt.Sprintf("%036d", 2999))) {
+			t.Errorf("unread %q, %d sightings, %d have asked, error %v; want a whole report with the last", got.Unread, len(got.Has), len(got.Asking), err)
+		}
 	})
 }
 
