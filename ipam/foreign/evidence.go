@@ -272,17 +272,22 @@ func (w *weighing) says(node protocol.NodeName) (r protocol.Report, partly strin
 	if !w.asked(node, w.Name) {
 		return r, "", false
 	}
-	return r, cmp.Or(r.Unread, w.partly[node], w.unseen(r)), true
+	return r, cmp.Or(r.Unread, w.partly[node], w.unseen(node)), true
 }
 
-// unseen returns what a node could not read of a network of the pool.
-func (w *weighing) unseen(r protocol.Report) string {
-	for _, u := range r.Unseen {
-		if w.files[u.HostLocal] {
-			return cmp.Or(u.Why, "files of network "+u.Network)
-		}
+// unseen returns what a node could not read of a network of the pool. A report may have much that
+// could not be read, and is gone through once.
+func (w *weighing) unseen(node protocol.NodeName) string {
+	why, known := w.unseenOn[node]
+	if known {
+		return why
 	}
-	return ""
+	of := w.Reports[node].Unseen
+	if i := slices.IndexFunc(of, func(u protocol.Unseen) bool { return w.files[u.HostLocal] }); i >= 0 {
+		why = cmp.Or(of[i].Why, "files of network "+of[i].Network)
+	}
+	w.unseenOn[node] = why
+	return why
 }
 
 // reportedAsTenures reports whether the pod's node says that Tenure has given it the address of a
@@ -379,5 +384,5 @@ func (e *Evidence) unread(node protocol.NodeName, pool protocol.PoolName) string
 	if r.Unread != "" || w.TrustStatus {
 		return r.Unread
 	}
-	return w.unseen(r)
+	return w.unseen(node)
 }

@@ -68,12 +68,14 @@ type weighing struct {
 	leases   []protocol.Lease // of the pool as it is now, by address
 	// partly says of which nodes something is refused that may be of the pool, and why.
 	partly map[protocol.NodeName]string
+	// unseenOn is what nodes could not read of the pool's networks, as far as that was asked.
+	unseenOn map[protocol.NodeName]string
 }
 
 // Weigh finds what is to be kept of a pool, and whose word is missing for that. Which nodes have to
 // say something does not depend on what any has said.
 func (e *Evidence) Weigh(p *Pool) Finding {
-	w := &weighing{Evidence: e, Pool: p, mine: map[string]bool{}, networks: map[string]bool{}, files: map[protocol.HostLocal]bool{}, asks: map[protocol.NodeName]bool{}, partly: map[protocol.NodeName]string{}}
+	w := &weighing{Evidence: e, Pool: p, mine: map[string]bool{}, networks: map[string]bool{}, files: map[protocol.HostLocal]bool{}, asks: map[protocol.NodeName]bool{}, partly: map[protocol.NodeName]string{}, unseenOn: map[protocol.NodeName]string{}}
 	for _, l := range e.Leases[p.Name] {
 		if l.PoolUID == p.Object.UID && l.Block.Bits() == p.Object.BlockBits(l.Block.Addr()) {
 			w.leases = append(w.leases, l)

@@ -756,12 +756,27 @@ func TestLongReportOfManyPods(t *testing.T) {
 			Addr: netip.AddrFrom4([4]byte{11, 1, byte(i >> 8), byte(i)}), Pod: protocol.PodRef{Namespace: "ns", Name: "other"}, Sandbox: "s", IPAM: Type,
 		})
 	}
-	f.Reports = map[protocol.NodeName]protocol.Report{"n1": report}
-	begun := time.Now()
-	if keep, _, _ := weighed(p, f); len(keep) > 0 {
-		t.Errorf("%d addresses are kept for pods that do not run", len(keep))
+	var unseen protocol.Report // the same of files that cannot be read, of other networks
+	for i := range 60_000 {
+		unseen.Unseen = append(unseen.Unseen, protocol.Unseen{HostLocal: protocol.HostLocal{Network: fmt.Sprint("else-", i)}})
 	}
-	if took := time.Since(begun); took > 3*time.Second {
-		t.Errorf("it takes %v", took)
+	unseen.Running = report.Running
+	for i := range 3000 {
+		f.Kept = append(f.Kept, Kept{Pool: "lan", Addr: netip.AddrFrom4([4]byte{10, 0, 200, byte(i)}), To: protocol.Grantee{Kind: protocol.GranteePod, UID: protocol.UID(fmt.Sprint("gone-", i)), Node: "n1"}})
+	}
+	for _, r := range []protocol.Report{report, unseen} {
+		f.Reports = map[protocol.NodeName]protocol.Report{"n1": r}
+		begun := time.Now()
+		e := Gather(f)
+		if keep := e.Weigh(&p).Keep; len(keep) > 0 {
+			t.Errorf("%d addresses are kept for pods that do not run", len(keep))
+		}
+		none := func(Kept) bool { return false }
+		if ended, _ := e.Ended(f.Kept, none, none); len(ended) != len(f.Kept) {
+			t.Errorf("of %d that are kept for pods that are gone %d have ended", len(f.Kept), len(ended))
+		}
+		if took := time.Since(begun); took > 3*time.Second {
+			t.Errorf("it takes %v", took)
+		}
 	}
 }
