@@ -32,6 +32,9 @@ func CheckDefinition(at facts.Ref, text string, familiesOf func(pool string) ([]
 		}
 		for _, s := range c.Sources {
 			families := s.Families
+			if s.Pool == "" { // the pod's namespace names it
+				continue
+			}
 			if s.Implicit == nil {
 				if families, err = familiesOf(s.Pool); err != nil {
 					return err

@@ -118,7 +118,7 @@ func (p *PodClaims) byName(ctx context.Context, o *metav1.PartialObjectMetadata)
 	}
 	names := map[workload.Element]string{}
 	for _, e := range elements {
-		n, why, err := networkOf(ctx, p.Cache, p.Networks, e)
+		n, why, err := networkOf(ctx, p.Cache, p.Networks, e, o.Namespace)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -169,7 +169,7 @@ func (p *PodClaims) ofMachine(ctx context.Context, o *metav1.PartialObjectMetada
 			soon = true
 			continue
 		}
-		of, err := p.Networks.Placed(ctx, &d)
+		of, err := p.Networks.Placed(ctx, &d, o.Namespace)
 		if err != nil {
 			return nil, false, fmt.Errorf("network attachment definition %s: %w", sel, err)
 		}

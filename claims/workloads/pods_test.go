@@ -31,7 +31,7 @@ func (e *everything) Get(_ context.Context, _ client.ObjectKey, into client.Obje
 }
 
 // Placed implements Catalog.
-func (e *everything) Placed(context.Context, *nad.NetworkAttachmentDefinition) (networks.Network, error) {
+func (e *everything) Placed(context.Context, *nad.NetworkAttachmentDefinition, string) (networks.Network, error) {
 	return networks.Network{Name: "new", Owner: networks.Tenure}, nil
 }
 

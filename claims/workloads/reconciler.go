@@ -34,7 +34,7 @@ const recheckAfter = 30 * time.Second
 
 // Catalog reads network attachment definitions.
 type Catalog interface {
-	Placed(ctx context.Context, o *nad.NetworkAttachmentDefinition) (networks.Network, error)
+	Placed(ctx context.Context, o *nad.NetworkAttachmentDefinition, namespace string) (networks.Network, error)
 }
 
 // Reconciler looks after the claims of StatefulSets.
@@ -107,7 +107,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 func (r *Reconciler) networks(ctx context.Context, set workload.Set) (map[workload.Element]network, *fault, error) {
 	found := map[workload.Element]network{}
 	for _, e := range set.Elements {
-		n, why, err := networkOf(ctx, r.Cache, r.Networks, e)
+		n, why, err := networkOf(ctx, r.Cache, r.Networks, e, set.Namespace)
 		if why != nil || err != nil {
 			return nil, why, err
 		}
@@ -122,8 +122,9 @@ func (r *Reconciler) networks(ctx context.Context, set workload.Set) (map[worklo
 	return found, nil, nil
 }
 
-// networkOf returns the network of an element, or why its claims cannot be made.
-func networkOf(ctx context.Context, cache client.Reader, catalog Catalog, e workload.Element) (networks.Network, *fault, error) {
+// networkOf returns the network of an element of a workload in a namespace, or why its claims
+// cannot be made.
+func networkOf(ctx context.Context, cache client.Reader, catalog Catalog, e workload.Element, namespace string) (networks.Network, *fault, error) {
 	var obj nad.NetworkAttachmentDefinition
 	err := cache.Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: e.Name}, &obj)
 	if apierrors.IsNotFound(err) {
@@ -132,7 +133,7 @@ func networkOf(ctx context.Context, cache client.Reader, catalog Catalog, e work
 	if err != nil {
 		return networks.Network{}, nil, fmt.Errorf("read network attachment definition %s/%s: %w", e.Namespace, e.Name, err)
 	}
-	n, err := catalog.Placed(ctx, &obj)
+	n, err := catalog.Placed(ctx, &obj, namespace)
 	if err != nil {
 		return n, nil, fmt.Errorf("network attachment definition %s/%s: %w", e.Namespace, e.Name, err)
 	}

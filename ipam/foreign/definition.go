@@ -48,6 +48,8 @@ type Definition struct {
 	// Unnamed says that its ranges are of the pool of the default domain that has them; the pool
 	// that it describes is then what it would be called were it made for this definition alone.
 	Unnamed bool
+	// ByNamespace says that labels of namespaces name pools of it: it may be of any.
+	ByNamespace bool
 	// Domain is the annotation tenure.dev/domain.
 	Domain string
 	// NetworkName is whereabouts' network_name.
@@ -214,6 +216,10 @@ func (d *Definition) readAsTenures(ipam json.RawMessage) (fault string) {
 	gateways := map[netip.Prefix]netip.Addr{}
 	for _, src := range configs[0].Sources {
 		d.Unnamed = d.Unnamed || src.Unnamed
+		if src.Pool == "" {
+			d.ByNamespace = true
+			continue
+		}
 		if !slices.Contains(d.PoolsThen, src.Pool) && !local {
 			d.PoolsThen = append(d.PoolsThen, src.Pool)
 		}

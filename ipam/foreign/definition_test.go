@@ -84,6 +84,14 @@ func TestNoDefinitionVanishes(t *testing.T) {
 			t.Errorf("%s: segment %v; want it there: %v", tt.ipam, segment, tt.want)
 		}
 	}
+	labelled := definition("d", `{"type":"tenure","pools":{"byNamespace":"tenure.dev/pool"}}`) // it may be of any pool
+	if segment := lan(t).Segment([]Definition{labelled}); len(segment) != 1 || len(labelled.Pools) > 0 {
+		t.Errorf("segment %v; want the definition whose pool labels name, which is said to be of no other: %v", segment, labelled.Pools)
+	}
+	labelled.Domain = "elsewhere"
+	if segment := lan(t).Segment([]Definition{labelled}); len(segment) > 0 {
+		t.Errorf("segment %v; want none of another domain", segment)
+	}
 	if d := definition("d", `{"type":"tenure","range":"10.0.0.0/24","exclud":["10.0.0.5/32"]}`); d.Fault == "" {
 		t.Error("Tenure's own section with a misspelled key has no fault")
 	}

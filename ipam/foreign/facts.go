@@ -150,11 +150,12 @@ func (p Pool) Segment(all []Definition) (segment []Definition) {
 	return segment
 }
 
-// touches reports whether d's ranges overlap p's, or d names p. Of a definition of Tenure's without
-// a name the ranges count, of the pools of the default domain.
+// touches reports whether d's ranges overlap p's, or d names p, or labels of namespaces do by which
+// d goes. Of a definition of Tenure's without a name the ranges count, of the pools of the default
+// domain.
 func (p Pool) touches(d Definition) bool {
 	switch unnamed := d.Unnamed && d.IPAM == Type; {
-	case slices.Contains(d.Pools, string(p.Name)) && !unnamed:
+	case d.ByNamespace, slices.Contains(d.Pools, string(p.Name)) && !unnamed:
 		return true
 	case unnamed && !p.Unnamed, len(d.Pools) > 0 && !unnamed, p.Whole == nil:
 		return false

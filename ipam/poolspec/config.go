@@ -99,8 +99,12 @@ type Config struct {
 
 // Source is where addresses of a configuration come from.
 type Source struct {
-	// Pool is the pool's name: a DNS label of at most 63 characters.
+	// Pool is the pool's name: a DNS label of at most 63 characters. Where ByNamespace is set it is
+	// empty until [OfNamespace] has found it.
 	Pool string
+	// ByNamespace is the label of the pod's or claim's namespace whose value is the pool's name;
+	// empty where the configuration names or describes its pool.
+	ByNamespace string
 	// Unnamed says that the configuration does not name its pool: [Place] finds the pool of
 	// [DefaultDomain] that has the ranges. Until then Pool is the name that the controller would
 	// give a pool made for this configuration alone.

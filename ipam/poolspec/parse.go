@@ -2,6 +2,7 @@ package poolspec
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"path"
 	"slices"
@@ -224,35 +225,74 @@ func (p *parser) sources() {
 	}
 }
 
+// poolEntry is a pool that is named, or the label of the pod's namespace that names it.
+type poolEntry struct{ path, name, label string }
+
 // named reads "pool" and "pools".
 func (p *parser) named() {
-	type entry struct{ path, name string }
-	var entries []entry
+	var entries []poolEntry
 	if name := p.text(p.ipam, "pool"); name != "" {
-		entries = append(entries, entry{p.ipam.at("pool"), name})
+		entries = append(entries, poolEntry{path: p.ipam.at("pool"), name: name})
 	}
-	for i, name := range p.texts(p.ipam, "pools") {
-		if name != "" { // else it is reported
-			entries = append(entries, entry{fmt.Sprintf("%s[%d]", p.ipam.at("pools"), i), name})
-		}
-	}
+	entries = append(entries, p.pools()...)
 	if p.cfg.Mode == ModeLocal && len(entries) > 0 {
 		p.add(entries[0].path, "names a pool, which only a cluster has",
 			`describe the addresses here with "subnet" or "range", or remove "mode": "local"`)
 		return
 	}
 	for i, e := range entries {
-		if !isPoolName(e.name) {
+		if e.label == "" && !isPoolName(e.name) {
 			p.addf(e.path, "use at most 63 lower-case letters, digits and -, with a letter or digit at both ends", "%q cannot be a pool's name", e.name)
 			continue
 		}
 		for _, earlier := range entries[:i] {
-			if earlier.name == e.name {
-				p.addf(e.path, "name each pool once", "%q is named twice", e.name)
+			if earlier.name == e.name && earlier.label == e.label {
+				p.addf(e.path, "name each pool once", "%q is named twice", e.name+e.label)
 			}
 		}
-		p.cfg.Sources = append(p.cfg.Sources, Source{Pool: e.name, TakesFirst: p.bridgeTakes})
+		p.cfg.Sources = append(p.cfg.Sources, Source{Pool: e.name, ByNamespace: e.label, TakesFirst: p.bridgeTakes})
 	}
+}
+
+// pools reads "pools": a list of names, and of objects that say by which label of the pod's
+// namespace the pool is named; or one such object.
+func (p *parser) pools() (entries []poolEntry) {
+	raw, ok := p.ipam.get("pools")
+	if !ok {
+		return nil
+	}
+	path := p.ipam.at("pools")
+	if says(raw, kindObject) {
+		return p.byNamespace(nil, path, raw)
+	}
+	for i, item := range p.items(path, raw) {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		if says(item, kindObject) {
+			entries = p.byNamespace(entries, at, item)
+		} else if name := p.textOf(at, item); name != "" { // else it is reported
+			entries = append(entries, poolEntry{path: at, name: name})
+		}
+	}
+	return entries
+}
+
+// byNamespace adds the entry {"byNamespace": label}.
+func (p *parser) byNamespace(entries []poolEntry, path string, raw json.RawMessage) []poolEntry {
+	o, ok := p.dict(path, raw)
+	if !ok {
+		return entries
+	}
+	p.only(o, byNamespaceKey)
+	const remedy = `write the label of the pod's namespace whose value is the pool's name, such as "tenure.dev/pool"`
+	switch label := p.text(o, byNamespaceKey); {
+	case label != "" && isLabelKey(label):
+		return append(entries, poolEntry{path: path, label: label})
+	case label != "":
+		p.addf(o.at(byNamespaceKey), remedy, "%q cannot be the key of a label", label)
+	default:
+		p.add(o.at(byNamespaceKey), "is missing", remedy)
+	}
+	return entries
 }
 
 // version checks that the result can be expressed in the configuration's CNI

@@ -126,6 +126,12 @@ func (s *source) mistakes(ctx context.Context, selected []facts.Definition) (all
 			continue
 		}
 		n := networks.Read(d.Namespace, d.Name, time.Time{}, *d.Config)
+		if n.ByNamespace() {
+			// A namespace that cannot be seen from here counts as one with the labels.
+			if labels, err := s.Labels(ctx, s.namespace); err == nil {
+				n = n.OfNamespace(s.namespace, labels)
+			}
+		}
 		fault := n.Fault
 		if fault == "" {
 			fault = n.Missing(func(pool string) bool {

@@ -212,8 +212,15 @@ func (l podLook) addPlanned(ctx context.Context, v *podView) (faults []string, e
 				faults = append(faults, fmt.Sprintf("network %s: %s", n.Network, of.Fault))
 			}
 		}
+		if of.ByNamespace() {
+			labels, err := src.Labels(ctx, src.namespace)
+			if err != nil && !session.Forbidden(err) {
+				return nil, err
+			}
+			of = of.OfNamespace(src.namespace, labels) // what is wrong there is among the faults of the plan
+		}
 		for _, src := range of.Sources {
-			if !slices.Contains(n.Pools, src.Pool) {
+			if src.Pool != "" && !slices.Contains(n.Pools, src.Pool) {
 				n.Pools = append(n.Pools, src.Pool)
 			}
 		}

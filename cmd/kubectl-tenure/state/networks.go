@@ -26,6 +26,7 @@ type Networks struct {
 	byName       map[string][]networks.Network // of the CNI network
 	byDefinition map[string]networks.Network   // namespace/name
 	hostLocal    map[string]bool               // definitions in host-local's form
+	labels       map[string]map[string]string  // of namespaces, where a definition goes by them and they can be read
 }
 
 // ReadNetworks reads the definitions.
@@ -41,8 +42,29 @@ func ReadNetworks(ctx context.Context, s *session.Session) (Networks, error) {
 		k.byName[n.Name] = append(k.byName[n.Name], n)
 		k.byDefinition[n.String()] = n
 		k.hostLocal[n.String()] = foreign.ReadDefinition(all[i].Namespace, all[i].Name, all[i].Spec.Config, nil).HostLocal
+		if n.ByNamespace() && k.labels == nil {
+			k.labels = labelsOfAll(ctx, s)
+		}
 	}
 	return k, err
+}
+
+// labelsOfAll returns the labels of all namespaces, and none where they cannot be read.
+func labelsOfAll(ctx context.Context, s *session.Session) map[string]map[string]string {
+	labels := map[string]map[string]string{}
+	all, _ := session.ListAll(ctx, s.Client, &corev1.NamespaceList{}, func(l *corev1.NamespaceList) []corev1.Namespace { return l.Items })
+	for i := range all {
+		labels[all[i].Name] = all[i].Labels
+	}
+	return labels
+}
+
+// in returns a network as it is used in a namespace.
+func (k Networks) in(n networks.Network, namespace string) networks.Network {
+	if !n.ByNamespace() {
+		return n
+	}
+	return n.OfNamespace(namespace, k.labels[namespace])
 }
 
 // DomainPools reads which pools ranges without a name may be of.
@@ -68,7 +90,7 @@ func (k Networks) Faulty(pools []audit.Pool) (all []audit.Unreadable) {
 
 // OfClaim returns the pools of a claim's network.
 func (k Networks) OfClaim(c *ipamclaims.IPAMClaim) []protocol.PoolName {
-	return poolsOf(networks.Resolve(k.byName[c.Spec.Network], c.Namespace).Network)
+	return poolsOf(k.in(networks.Resolve(k.byName[c.Spec.Network], c.Namespace).Network, c.Namespace))
 }
 
 func poolsOf(n networks.Network) (pools []protocol.PoolName) {
@@ -89,7 +111,7 @@ func (k Networks) Pod(o *corev1.Pod) (audit.Pod, error) {
 		return p, nil //nolint:nilerr // anybody can have written it
 	}
 	for _, st := range status {
-		a := audit.Attachment{Interface: st.Interface, Pools: poolsOf(k.byDefinition[st.Name]), HostLocal: k.hostLocal[st.Name]}
+		a := audit.Attachment{Interface: st.Interface, Pools: poolsOf(k.in(k.byDefinition[st.Name], o.Namespace)), HostLocal: k.hostLocal[st.Name]}
 		for _, ip := range st.IPs {
 			if addr, err := netip.ParseAddr(ip); err == nil {
 				a.Addrs = append(a.Addrs, addr)

@@ -240,7 +240,7 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 	}
 	live := kube.NewAPI(direct)
 	live.RegistrationNamespace = c.cfg.RegistrationNamespace
-	catalog := networks.NewCatalog(mgr.GetCache(), domainPools(mgr.GetCache()))
+	catalog := networks.NewCatalog(mgr.GetCache(), domainPools(mgr.GetCache()), admission{cache: mgr.GetCache()}.Labels)
 	if err := index(ctx, mgr, catalog); err != nil {
 		return nil, err
 	}

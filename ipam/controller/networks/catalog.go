@@ -25,6 +25,8 @@ type Catalog struct {
 	cache client.Reader
 	// domain returns the pools of [poolspec.DefaultDomain], the oldest first.
 	domain func(context.Context) ([]poolspec.DomainPool, error)
+	// labels returns those of a namespace.
+	labels func(ctx context.Context, namespace string) (map[string]string, error)
 	// known keeps what was read of each definition, by UID: a name is resolved
 	// for every claim, a definition changes rarely.
 	known sync.Map // types.UID -> entry
@@ -36,9 +38,11 @@ type entry struct {
 }
 
 // NewCatalog returns a Catalog over a cache that [Catalog.Index] has prepared. Domain returns the
-// pools of [poolspec.DefaultDomain], the oldest first.
-func NewCatalog(cache client.Reader, domain func(context.Context) ([]poolspec.DomainPool, error)) *Catalog {
-	return &Catalog{cache: cache, domain: domain}
+// pools of [poolspec.DefaultDomain], the oldest first, and labels those of a namespace.
+func NewCatalog(cache client.Reader, domain func(context.Context) ([]poolspec.DomainPool, error),
+	labels func(ctx context.Context, namespace string) (map[string]string, error),
+) *Catalog {
+	return &Catalog{cache: cache, domain: domain, labels: labels}
 }
 
 // Index adds the indices that the Catalog needs. Call it before the cache starts.
@@ -96,7 +100,26 @@ func (c *Catalog) Resolve(ctx context.Context, name, namespace string) (Resoluti
 	if err != nil {
 		return Resolution{}, err
 	}
-	return Resolve(named, namespace), nil
+	found := Resolve(named, namespace)
+	if found.Verdict != Known {
+		return found, nil
+	}
+	if found.Network, err = c.ofNamespace(ctx, found.Network, namespace); err != nil {
+		return Resolution{}, err
+	}
+	if n := found.Network; n.Fault != "" {
+		return Resolution{Verdict: Faulty, Message: fmt.Sprintf("network attachment definition %s: %s", n, n.Fault)}, nil
+	}
+	return found, nil
+}
+
+// ofNamespace finds the pools of n that labels of a namespace name.
+func (c *Catalog) ofNamespace(ctx context.Context, n Network, namespace string) (Network, error) {
+	if !n.ByNamespace() {
+		return n, nil
+	}
+	labels, err := c.labels(ctx, namespace)
+	return n.OfNamespace(namespace, labels), err
 }
 
 // OfPool returns the networks that describe an implicit pool inline, oldest

@@ -57,10 +57,10 @@ func (n Network) Missing(exists func(pool string) bool) string {
 	return fmt.Sprintf("%s: pools %s do not exist; make the IPPools, or correct the names", key, strings.Join(missing, ", "))
 }
 
-// NamedPools returns the pools that n names, each once.
+// NamedPools returns the pools that n names itself, each once.
 func (n Network) NamedPools() (named []string) {
 	for _, src := range n.Sources {
-		if src.Implicit == nil && !slices.Contains(named, src.Pool) {
+		if src.Implicit == nil && src.Pool != "" && !slices.Contains(named, src.Pool) {
 			named = append(named, src.Pool)
 		}
 	}

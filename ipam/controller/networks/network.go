@@ -21,7 +21,7 @@ type Network struct {
 	Owner Owner
 	// Sources are where addresses come from, and Fault is what is wrong with the
 	// configuration: one of the two where Owner is Tenure. Which pool has ranges without a
-	// name, [Network.Place] finds.
+	// name, [Network.Place] finds, and [Network.OfNamespace] the pools that labels name.
 	Sources []poolspec.Source
 	Fault   string
 }
@@ -183,7 +183,7 @@ func Resolve(named []Network, namespace string) Resolution {
 // family, of the same pools.
 func (n Network) samePools(o Network) bool {
 	return slices.EqualFunc(n.Sources, o.Sources, func(a, b poolspec.Source) bool {
-		return a.Pool == b.Pool && slices.Equal(a.Families, b.Families)
+		return a.Pool == b.Pool && a.ByNamespace == b.ByNamespace && slices.Equal(a.Families, b.Families)
 	})
 }
 
@@ -191,8 +191,12 @@ func (n Network) samePools(o Network) bool {
 func (n Network) pools() string {
 	var names []string
 	for _, s := range n.Sources {
-		if !slices.Contains(names, s.Pool) {
-			names = append(names, s.Pool)
+		name := s.Pool
+		if name == "" {
+			name = "by label " + s.ByNamespace + " of the namespace"
+		}
+		if !slices.Contains(names, name) {
+			names = append(names, name)
 		}
 	}
 	if len(names) == 1 {
@@ -201,11 +205,14 @@ func (n Network) pools() string {
 	return "pools " + strings.Join(names, ", ")
 }
 
-// Pools returns the names of the pools that n gets addresses of, each once, in order.
+// Pools returns the names of the pools that n gets addresses of, each once, in order: without those
+// that labels of namespaces name.
 func (n Network) Pools() []string {
 	var names []string
 	for _, s := range n.Sources {
-		names = append(names, s.Pool)
+		if s.Pool != "" {
+			names = append(names, s.Pool)
+		}
 	}
 	slices.Sort(names)
 	return slices.Compact(names)

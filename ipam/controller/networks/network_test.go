@@ -24,6 +24,8 @@ func TestRead(t *testing.T) {
 			network: "l", owner: Tenure, pools: "p"},
 		{name: "inline", config: `{"name":"l","type":"bridge","ipam":{"type":"tenure","range":"10.0.0.0/24"}}`,
 			network: "l", owner: Tenure, pools: "range-10-0-0-0-24"},
+		{name: "a label names the pool", config: `{"name":"l","type":"macvlan","ipam":{"type":"tenure","pools":{"byNamespace":"x"}}}`,
+			network: "l", owner: Tenure, pools: "by label x of the namespace"},
 		{name: "another IPAM", config: `{"name":"l","type":"bridge","ipam":{"type":"whereabouts","range":"10.0.0.0/24"}}`, network: "l"},
 		{name: "no IPAM", config: `{"name":"l","type":"ovn-k8s-cni-overlay","allowPersistentIPs":true}`, network: "l"},
 		{name: "local mode", config: `{"name":"l","type":"bridge","ipam":{"type":"tenure","mode":"local","subnet":"10.0.0.0/24"}}`, network: "l"},
@@ -54,6 +56,7 @@ func TestResolve(t *testing.T) {
 		return Read(namespace, name, day, fmt.Sprintf(`{"name":"lan","type":"bridge","ipam":%s}`, ipam))
 	}
 	const pool, other, foreign = `{"type":"tenure","pool":"p"}`, `{"type":"tenure","pool":"q"}`, `{"type":"host-local","subnet":"10.0.0.0/24"}`
+	const byX, byY = `{"type":"tenure","pools":{"byNamespace":"x"}}`, `{"type":"tenure","pools":{"byNamespace":"y"}}`
 	tests := []struct {
 		name    string
 		named   []Network
@@ -72,6 +75,9 @@ func TestResolve(t *testing.T) {
 		{name: "the oldest decides", named: []Network{def("x", "a", day(2), pool), def("y", "b", day(1), pool)}, verdict: Known, decides: "y/b"},
 		{name: "different pools", named: []Network{def("x", "a", day(2), pool), def("y", "b", day(1), other)}, verdict: Ambiguous,
 			message: `network "lan" is defined by y/b with pool q, and by x/a with pool p`},
+		{name: "different labels", named: []Network{def("x", "a", day(2), byX), def("y", "b", day(1), byY)}, verdict: Ambiguous,
+			message: `network "lan" is defined by y/b with pool by label y of the namespace, and by x/a with pool by label x of the namespace`},
+		{name: "one label", named: []Network{def("x", "a", day(2), byX), def("y", "b", day(1), byX)}, verdict: Known, decides: "y/b"},
 		{name: "what the controller has made comes before other namespaces'", named: []Network{def("evil", "a", day(1), other), def("tenure-system", "b", day(2), pool), def("evil", "c", day(1), foreign)},
 			verdict: Known, decides: "tenure-system/b"},
 		{name: "one of two is faulty", named: []Network{def("x", "a", day(1), `{"type":"tenure"}`), def("y", "b", day(2), pool)}, verdict: Known, decides: "y/b"},
@@ -94,5 +100,24 @@ func TestResolve(t *testing.T) {
 				t.Errorf("message %q; want %q", got.Message, tt.message)
 			}
 		})
+	}
+}
+
+// TestOfNamespace: a network that goes by labels names no pool itself, and is of the pool that the
+// labels of a namespace name, or has a fault.
+func TestOfNamespace(t *testing.T) {
+	n := Read("ns", "def", time.Time{}, `{"name":"l","type":"macvlan","ipam":{"type":"tenure","pools":["shared",{"byNamespace":"x"}]}}`)
+	if got := fmt.Sprint(n.Pools(), n.NamedPools(), n.ByNamespace()); got != "[shared] [shared] true" {
+		t.Errorf("it names %s", got)
+	}
+	in := n.OfNamespace("team", map[string]string{"x": "p"})
+	if got := fmt.Sprint(in.Pools(), in.ByNamespace(), in.Fault); got != "[p shared] false" {
+		t.Errorf("in a namespace: %s", got)
+	}
+	if in = n.OfNamespace("team", nil); !strings.Contains(in.Fault, "kubectl label namespace team x=POOL") || len(in.Sources) > 0 {
+		t.Errorf("in a namespace without the label: %v, fault %q", in.Pools(), in.Fault)
+	}
+	if got := fmt.Sprint(n.Pools(), n.ByNamespace()); got != "[shared] true" {
+		t.Errorf("it has become %s", got)
 	}
 }

@@ -39,6 +39,19 @@ func (n Network) Place(pools []poolspec.DomainPool) Network {
 	return n
 }
 
+// ByNamespace reports whether labels of the namespace in which n is used name pools of n.
+func (n Network) ByNamespace() bool { return poolspec.ByNamespace(n.Sources) }
+
+// OfNamespace returns n as it is used in a namespace with these labels. Where they do not name its
+// pools, n's Fault says why.
+func (n Network) OfNamespace(namespace string, labels map[string]string) Network {
+	var err error
+	if n.Sources, err = poolspec.OfNamespace(n.Sources, namespace, labels); err != nil {
+		n.Sources, n.Fault = nil, oneLine(err)
+	}
+	return n
+}
+
 // An Assignment says of each definition without a name which pool has its ranges.
 type Assignment struct {
 	// Of are the definitions by their pool, which is there or is to be made, the oldest first. They
@@ -127,10 +140,14 @@ func (c *Catalog) Unnamed(ctx context.Context) ([]Network, error) {
 	return all, err
 }
 
-// Placed reads a definition, and where it describes ranges without a name, the pool that has them.
-func (c *Catalog) Placed(ctx context.Context, o *nad.NetworkAttachmentDefinition) (Network, error) {
+// Placed reads a definition that is used in a namespace: where it describes ranges without a name,
+// with the pool that has them, and where labels of the namespace name pools, with these.
+func (c *Catalog) Placed(ctx context.Context, o *nad.NetworkAttachmentDefinition, namespace string) (Network, error) {
 	placed, err := c.place(ctx, []Network{c.Of(o)})
-	return placed[0], err
+	if err != nil {
+		return placed[0], err
+	}
+	return c.ofNamespace(ctx, placed[0], namespace)
 }
 
 // place finds the pools of those of all that do not name theirs. It changes all.

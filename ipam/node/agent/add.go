@@ -107,6 +107,9 @@ func (a *Agent) hold(ctx context.Context, add *addCall) (store.Attachment, error
 	if err := checkSelection(add); err != nil {
 		return store.Attachment{}, err
 	}
+	if err := a.placeByNamespace(ctx, add); err != nil {
+		return store.Attachment{}, err
+	}
 	if add.sel.Claim != "" {
 		return a.holdClaim(ctx, add)
 	}

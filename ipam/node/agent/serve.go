@@ -74,7 +74,7 @@ func wireError(err error) *agentapi.Error {
 	switch {
 	case isClaim && !claim.Later:
 		return &agentapi.Error{Code: CodeClaimRefused, Msg: err.Error()}
-	case is[*access.DeniedError](err), is[*sourcedError](err):
+	case is[*access.DeniedError](err), is[*sourcedError](err), is[*poolspec.NamespaceError](err):
 		return &agentapi.Error{Code: CodePoolRefused, Msg: err.Error()}
 	case isRefused:
 		return &agentapi.Error{Code: refused.code(), Msg: err.Error()}
@@ -175,6 +175,9 @@ func (a *Agent) status(ctx context.Context, req agentapi.Request) error {
 				continue
 			}
 			src.Pool = name
+		}
+		if src.Pool == "" { // it is the pod's namespace that names the pool, and this is of no pod
+			continue
 		}
 		switch why, err := a.rights.full(ctx, src); {
 		case err != nil:

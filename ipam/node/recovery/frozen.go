@@ -91,6 +91,27 @@ func (f Frozen) unnamed(addrs []netip.Prefix) (pools []protocol.PoolName) {
 	return pools
 }
 
+// pools returns the pools of which the lost store had addresses.
+func (f Frozen) pools() (pools []protocol.PoolName) {
+	for _, r := range f.Leases {
+		pools = append(pools, r.Pool)
+	}
+	for _, r := range f.Uses {
+		for _, lease := range r.Leases {
+			if pool, _, err := protocol.ParseLeaseName(lease); err == nil {
+				pools = append(pools, pool)
+			}
+		}
+		if r.Request != nil {
+			for _, w := range r.Request.Wants {
+				pools = append(pools, w.Pool)
+			}
+		}
+	}
+	slices.Sort(pools)
+	return slices.Compact(pools)
+}
+
 // poolOf returns which of pools has x. Where none is known to, those that are not known now may.
 func (f Frozen) poolOf(x netip.Addr, pools []protocol.PoolName) (pool protocol.PoolName, unknown []protocol.PoolName) {
 	for _, name := range pools {

@@ -58,9 +58,12 @@ func (f Frozen) fromCache(e cniresults.Entry, pods []Pod) (att store.Attachment,
 		addrs = append(addrs, ip.Address)
 	}
 	for _, src := range conf.Sources {
-		if src.Unnamed {
+		switch {
+		case src.Unnamed:
 			pools = append(pools, f.unnamed(addrs)...)
-		} else {
+		case src.Pool == "": // a label of the pod's namespace has named it, and may be another by now
+			pools = append(pools, f.pools()...)
+		default:
 			pools = append(pools, protocol.PoolName(src.Pool))
 		}
 	}

@@ -78,6 +78,13 @@ func TestFind(t *testing.T) {
 	request := protocol.Right{
 		Kind: protocol.RightRequest, Name: "req", Phase: protocol.Frozen, Store: "lost", SubLeaseRight: protocol.SubLeaseRight{Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.77")}, Request: &protocol.Request{Interface: "net1", Pod: protocol.PodRef{UID: "p1"}}},
 	}
+	wanted := request
+	wanted.Request = &protocol.Request{Interface: "net1", Pod: protocol.PodRef{UID: "p1"}, Wants: []protocol.Wanted{{Pool: "lan"}}}
+	byLabel := func(container, pod, ip string) cniresults.Entry {
+		e := entry(container, pod, "", ip)
+		e.IPAM[1] = json.RawMessage(`{"cniVersion":"1.1.0","name":"net","type":"bridge","ipam":{"type":"tenure","pools":{"byNamespace":"tenure.dev/pool"}}}`)
+		return e
+	}
 	later := entry("c2", "p2", "", "10.0.0.5/24")
 	later.Written = now.Add(time.Hour)
 	for _, tt := range []struct {
@@ -89,6 +96,10 @@ func TestFind(t *testing.T) {
 		{
 			name: "a result", rights: []protocol.Right{lan}, cached: []cniresults.Entry{entry("c1", "p1", "", "10.0.0.5/24")},
 			want: []string{"c1 net/net1 of p1 10.0.0.5/24 gw 10.0.0.1 in lan.0a000000.28"},
+		},
+		{
+			name: "of a pool that a label names", rights: []protocol.Right{lan, wanted}, cached: []cniresults.Entry{byLabel("c1", "p2", "10.0.0.5/24"), byLabel("c2", "p1", "10.0.0.77/24")},
+			want: []string{"c1 net/net1 of p2 10.0.0.5/24 gw 10.0.0.1 in lan.0a000000.28", "c2 net/net1 of p1 10.0.0.77/24 gw 10.0.0.1 in  by req"},
 		},
 		{
 			name: "of another block", rights: []protocol.Right{lan}, cached: []cniresults.Entry{entry("c1", "p1", "", "10.0.0.99/24")},
