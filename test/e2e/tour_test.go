@@ -55,6 +55,7 @@ var _ = DescribeTable("pages work line by line", func(ctx context.Context, page,
 		}).WithPolling(often*10).ShouldNot(BeEmpty(), line)
 	}
 },
+	Entry("docs/howto/racks.md", "howto/racks.md", "A range for some nodes", "What changes", "deployment/web", "net-attach-def/fabric", "ippool/fabric"),
 	Entry("docs/getting-started.md", "getting-started.md", "A pod with an address", "The end, ", "pod/web", "pod/db-0", "ipamclaims/db-0"),
 	Entry("docs/howto/fixed-addresses.md", "howto/fixed-addresses.md", "The pool", "", "namespace/shop", "ippool/shop"),
 	Entry("docs/howto/statefulsets.md", "howto/statefulsets.md", "Ask for them", "Scale, update, delete", "statefulset/web", "ipamclaims/web-0.lan ipamclaims/web-1.lan ipamclaims/web-2.lan"),

@@ -4,6 +4,7 @@
 //	pod pause            until it is told to end
 //	pod serve            the same, and answers on port 8080 with its addresses
 //	pod addresses        prints them: a line "INTERFACE ADDRESS/LENGTH" for each
+//	pod routes           prints the routes through gateways: "NETWORK via GATEWAY dev INTERFACE"
 //	pod get HOST:PORT    prints what a pod that serves answers
 package main
 
@@ -18,6 +19,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/vishvananda/netlink"
 )
 
 func main() {
@@ -43,10 +46,12 @@ func run(args []string) error {
 		return <-failed
 	case len(args) == 1 && args[0] == "addresses":
 		return addresses(os.Stdout)
+	case len(args) == 1 && args[0] == "routes":
+		return routes(os.Stdout)
 	case len(args) == 2 && args[0] == "get":
 		return get(args[1])
 	default:
-		return errors.New("usage: pod pause | serve | addresses | get HOST:PORT")
+		return errors.New("usage: pod pause | serve | addresses | routes | get HOST:PORT")
 	}
 }
 
@@ -91,6 +96,31 @@ func addresses(w io.Writer) error {
 			if _, err := fmt.Fprintln(w, i.Name, a); err != nil {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+// routes writes the pod's routes that lead through a gateway.
+func routes(w io.Writer) error {
+	all, err := netlink.RouteList(nil, netlink.FAMILY_ALL)
+	if err != nil {
+		return err
+	}
+	for _, r := range all {
+		if r.Gw == nil {
+			continue
+		}
+		i, err := net.InterfaceByIndex(r.LinkIndex)
+		if err != nil {
+			return err
+		}
+		to := "default"
+		if r.Dst != nil && !r.Dst.IP.IsUnspecified() {
+			to = r.Dst.String()
+		}
+		if _, err := fmt.Fprintln(w, to, "via", r.Gw, "dev", i.Name); err != nil {
+			return err
 		}
 	}
 	return nil
