@@ -112,8 +112,8 @@ func (s seen) change(o outcome) *status {
 		changed = true
 		wanted.ObservedGeneration = s.claim.generation
 		meta.SetStatusCondition(&next.conditions, wanted)
-		// A first allocation is no news: there is one for every claim. Nor is it that a pod is waited
-		// for, or has come.
+		// A first allocation is no news: there is one for every claim. Nor is it that a pod is
+		// waited for, or has come.
 		waits, waited := o.reason == ReasonWaitForFirstConsumer, before != nil && before.Reason == ReasonWaitForFirstConsumer
 		bad := o.status == metav1.ConditionFalse
 		if bad && !waits && (before == nil || before.Reason != o.reason) || !bad && before != nil && !waited {

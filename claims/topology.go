@@ -92,9 +92,9 @@ func (r *Reconciler) place(ctx context.Context, s seen) (at place, err error) {
 	return at, nil
 }
 
-// asked returns the part of a pool that the addresses which a claim asks for lie in, with what is for
-// all nodes. It is nil if they do not tell where an address of each family of the pool is to be, as
-// far as families are limited.
+// asked returns the part of a pool that the addresses which a claim asks for lie in, with what is
+// for all nodes. It is nil if they do not tell where an address of each family of the pool is to
+// be, as far as families are limited.
 func (p placed) asked(requested []netip.Addr, families []allocator.Family) *allocator.Shape {
 	var of []string
 	for _, a := range requested {

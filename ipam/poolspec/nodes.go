@@ -147,8 +147,8 @@ func (t PoolText) Elsewhere(whole *allocator.Shape, l NodeLabels, a netip.Addr) 
 	return selectorText(r.NodeSelector), true
 }
 
-// SelectorOf returns the text of the node selector of the range that an address lies in. It is empty
-// for a range without one. Whole is the shape of t.
+// SelectorOf returns the text of the node selector of the range that an address lies in. It is
+// empty for a range without one. Whole is the shape of t.
 func (t PoolText) SelectorOf(whole *allocator.Shape, a netip.Addr) (selector string, ok bool) {
 	r, ok := t.rangeOf(whole, a)
 	return selectorText(r.NodeSelector), ok
@@ -162,8 +162,8 @@ func (t PoolText) rangeOf(whole *allocator.Shape, a netip.Addr) (r RangeText, ok
 	return t.Ranges[slices.IndexFunc(whole.Ranges(), func(r allocator.Range) bool { return r.Start == in.Start })], true
 }
 
-// ForSelectors returns the part of a pool whose ranges have the node selectors of these texts. Whole
-// is the shape of t.
+// ForSelectors returns the part of a pool whose ranges have the node selectors of these texts.
+// Whole is the shape of t.
 func (t PoolText) ForSelectors(whole *allocator.Shape, texts ...string) *allocator.Shape {
 	return whole.Part(func(i int) bool { return slices.Contains(texts, selectorText(t.Ranges[i].NodeSelector)) })
 }
