@@ -54,6 +54,12 @@ var scenes = []show.Scene[*demo]{
 		Play: (*demo).playStateful,
 	},
 	{
+		Title: "Racks: one network, and a subnet for each rack",
+		Why: "The racks of a fabric have subnets of their own, with routers between them. A range of the pool selects nodes by their labels. All racks " +
+			"have one pool and one definition. A claim waits for the node of its first pod, as a volume may.",
+		Play: (*demo).playRacks,
+	},
+	{
 		Title: "A PodNetwork: a network of the cluster, without CNI configuration by hand",
 		Why: "The Kubernetes multi-network proposal has networks as objects. A PodNetwork names a pool, and how interfaces are made; the controller " +
 			"says whether it is Ready. A pod lists its networks in an annotation, and its default route goes through the one that it says.",
