@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
 	"github.com/tenure-ipam/tenure/ipam/agentapi"
 	"github.com/tenure-ipam/tenure/ipam/node/agent"
@@ -109,4 +110,22 @@ func TestPoolByNamespace(t *testing.T) {
 		t.Errorf("its next sandbox got %v; want %v", got, has)
 	}
 	mustDel(t, n, next)
+}
+
+// TestBridgeByNamespace: a bridge that takes the first address of a subnet as its gateway is not
+// given one that the pool of the pod's namespace gives to others.
+func TestBridgeByNamespace(t *testing.T) {
+	openPool(t, "no-gateway", cidr("10.99.0.0/24"))
+	openPool(t, "gateway", v1alpha1.Range{CIDR: "10.100.0.0/24", Gateway: "10.100.0.1"})
+	newNamespace(t, "of-no-gateway", map[string]string{"tenure.dev/pool": "no-gateway"})
+	newNamespace(t, "of-gateway", map[string]string{"tenure.dev/pool": "gateway"})
+	n := fleet.New(t, cp.Config()).Start("bridges")
+	bridge := func(namespace string) fleet.Interface {
+		i := byLabel(namespace)
+		i.Network, i.Top = "bridges", map[string]any{"isGateway": true}
+		return podIn(t, "bridges", namespace, "web", i)
+	}
+	_, err := n.Insist(bridge("of-no-gateway"))
+	wantCode(t, err, agentapi.CodeInvalidConfig, "the bridge of network bridges takes 10.99.0.1 for itself, and pool no-gateway gives that to others: give the pool's range a gateway, or exclude the address")
+	mustAdd(t, n, bridge("of-gateway"))
 }
