@@ -26,6 +26,16 @@ const (
 	AnnotationResource = "k8s.v1.cni.cncf.io/resourceName"
 )
 
+// AddressResources is what the names of resources begin with by which pods ask for addresses of a
+// pool: the pool's name follows. A definition may name one, so that its pods are made to ask for
+// it, and no device is meant.
+const AddressResources = "tenure.dev/"
+
+// IsDevice reports whether a resource that a definition names is one whose units are devices.
+func IsDevice(resource string) bool {
+	return resource != "" && !strings.HasPrefix(resource, AddressResources)
+}
+
 // MaxSelections is how many networks an annotation may select. It has room for a hundred thousand:
 // to look each of them up would take minutes, again and again.
 const MaxSelections = 1024

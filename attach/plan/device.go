@@ -23,6 +23,9 @@ const (
 // resource, and the file for its information.
 func (m *maker) addDevice(where string, step *Step, l *list, d facts.Definition) {
 	resource := d.Annotations[npwg.AnnotationResource]
+	if !npwg.IsDevice(resource) {
+		resource = ""
+	}
 	device := Device{Resource: resource}
 	switch n := m.devices[resource]; {
 	case resource == "":

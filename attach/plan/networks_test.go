@@ -236,6 +236,17 @@ func TestDevices(t *testing.T) {
 	}
 }
 
+// TestAddressesAreNoDevices: a definition may name the resource by which its pods ask for
+// addresses. It takes no device, and nobody is warned that there is none.
+func TestAddressesAreNoDevices(t *testing.T) {
+	d := def("a", `{"cniVersion": "1.0.0", "name": "a", "type": "macvlan", "capabilities": {"CNIDeviceInfoFile": true}}`, npwg.AnnotationResource, "tenure.dev/lan")
+	d.Devices = []string{"d"}
+	p := (scene{networks: "a", defs: []facts.Definition{d}}).plan(t)
+	if got := p.Steps[1].Device; got == nil || got.ID != "" || got.Resource != "" || len(p.Warnings) != 0 {
+		t.Errorf("device %+v, warnings %+v; want a file alone, and no warning", got, p.Warnings)
+	}
+}
+
 // manyNames is an annotation that names as many definitions.
 func manyNames(count int) string {
 	var b strings.Builder

@@ -120,7 +120,7 @@ func addPodNetworks(ctx context.Context, src Source, a *facts.Answer, refs []fac
 
 // addDevices adds the pod's devices to those definitions that name a resource.
 func addDevices(ctx context.Context, src Devices, a *facts.Answer) error {
-	names := func(d facts.Definition) bool { return d.Annotations[npwg.AnnotationResource] != "" }
+	names := func(d facts.Definition) bool { return npwg.IsDevice(d.Annotations[npwg.AnnotationResource]) }
 	if !slices.ContainsFunc(a.Networks, names) {
 		return nil
 	}

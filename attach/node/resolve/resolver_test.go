@@ -320,6 +320,23 @@ func TestAnswersWithoutTheAPIServer(t *testing.T) {
 	}
 }
 
+// TestAddressesAreNoDevices: the kubelet is not asked about a resource that counts addresses, and
+// whether it answers does not matter.
+func TestAddressesAreNoDevices(t *testing.T) {
+	w := newWorld()
+	w.define(netA, `{}`, "k8s.v1.cni.cncf.io/resourceName", "tenure.dev/lan")
+	run(t, w, func(t *testing.T, r *Resolver) {
+		w.kubelet = errors.New("starting")
+		w.seen(r, podOf("p", "u1", "net-a"))
+		synctest.Wait()
+		w.took()
+		got := mustAsk(t, r, question("p", "u1"))
+		if reads := w.took(); len(reads) > 0 || len(got.Networks) != 1 || got.Networks[0].Devices != nil {
+			t.Errorf("the answer %+v took %q; want no devices, and nobody asked", got.Networks, reads)
+		}
+	})
+}
+
 func TestWatchesArePreparedBeforeTheFirstQuestion(t *testing.T) {
 	w := newWorld()
 	w.define(netA, `{}`)
