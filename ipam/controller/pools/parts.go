@@ -42,10 +42,7 @@ func (r *Reconciler) lookAtParts(ctx context.Context, s *seen, leases []v1alpha1
 	}
 	for _, selector := range selectors {
 		p := part{selector: selector, shape: text.ForSelectors(s.shape, selector)}
-		p.tally = count(slices.DeleteFunc(slices.Clone(leases), func(l v1alpha1.IPLease) bool {
-			block, err := netip.ParsePrefix(l.Spec.Block)
-			return err != nil || !p.shape.Meets(block)
-		}), p.shape, around)
+		p.tally = count(leasesIn(leases, p.shape), p.shape, around)
 		for _, l := range labels {
 			if text.Selects(selector, l) {
 				p.nodes++
@@ -55,6 +52,14 @@ func (r *Reconciler) lookAtParts(ctx context.Context, s *seen, leases []v1alpha1
 		s.parts = append(s.parts, p)
 	}
 	return nil
+}
+
+// leasesIn returns those of leases whose block has addresses of a part.
+func leasesIn(leases []v1alpha1.IPLease, part *allocator.Shape) []v1alpha1.IPLease {
+	return slices.DeleteFunc(slices.Clone(leases), func(l v1alpha1.IPLease) bool {
+		block, err := netip.ParsePrefix(l.Spec.Block)
+		return err != nil || !part.Meets(block)
+	})
 }
 
 // before returns the pressure that a status names for a selector.
