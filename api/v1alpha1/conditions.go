@@ -29,6 +29,8 @@ const (
 	// PoolSourceReady says, of a pool with a source, whether that gives addresses, and the
 	// pool has the ranges that the source has. The controller alone that talks to it says so.
 	PoolSourceReady = "SourceReady"
+	// PoolAdvertised says, of a pool with spec.advertise, whether Nodes publish what it has.
+	PoolAdvertised = "Advertised"
 )
 
 // AnnotationDomain is the annotation of another IPAM's network attachment definition that
@@ -90,6 +92,16 @@ const (
 	ReasonSubnetNotFound = "SubnetNotFound"
 	// ReasonSubnetUnfit (False): a subnet cannot be a part of the pool.
 	ReasonSubnetUnfit = "SubnetUnfit"
+)
+
+// Reasons of the condition Advertised.
+const (
+	// ReasonPublished (True): Nodes publish how many addresses pods may ask for.
+	ReasonPublished = "Published"
+	// ReasonNotOpen (False): the pool gives no addresses; see the condition Ready.
+	ReasonNotOpen = "NotOpen"
+	// ReasonNotPermitted (False): the controller may not write what Nodes publish.
+	ReasonNotPermitted = "NotPermitted"
 )
 
 // Reasons of the condition TwoOwners.

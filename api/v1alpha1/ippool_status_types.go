@@ -89,7 +89,8 @@ type IPPoolStatus struct {
 	Neutron *NeutronStatus `json:"neutron,omitempty"`
 
 	// conditions are Ready, Exhausted, Overlapping; while they are true, ForeignIPAM,
-	// ForeignAddresses and TwoOwners; and SourceReady of a pool with a source.
+	// ForeignAddresses and TwoOwners; SourceReady of a pool with a source; and Advertised of
+	// one with advertise.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

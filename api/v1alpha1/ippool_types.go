@@ -56,6 +56,7 @@ type IPPoolList struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.ranges) || has(self.source)",message="is missing: write at least one range with a cidr, or a source",fieldPath=".ranges"
 // +kubebuilder:validation:XValidation:rule="has(self.source) == has(oldSelf.source)",message="must not be added to a pool, nor removed: make another pool",fieldPath=".source"
+// +kubebuilder:validation:XValidation:rule="!has(self.advertise) || !self.advertise || !has(self.source)",message="must not be true for a pool with a source: how many addresses are free there, the source alone knows",fieldPath=".advertise"
 type IPPoolSpec struct {
 	// ranges are the pool's addresses. Two ranges may lie in one CIDR where their
 	// start and end keep them apart. One address of each family that the ranges
@@ -150,6 +151,12 @@ type IPPoolSpec struct {
 	// +optional
 	// +kubebuilder:default=Automatic
 	Allocation Allocation `json:"allocation,omitempty"`
+
+	// advertise has each Node publish how many addresses of the pool its pods may ask for, as
+	// the extended resource tenure.dev/<pool>. Pods that ask for it are scheduled where an
+	// address can be had, and quotas count it.
+	// +optional
+	Advertise bool `json:"advertise,omitempty"`
 }
 
 // Allocation says whether a pool gives addresses.

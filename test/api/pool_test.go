@@ -45,6 +45,7 @@ func TestPoolAccepted(t *testing.T) {
 		{"exclude wider than the range", oneRange("10.0.0.0/24", `exclude: [10.0.0.0/16, 10.0.0.250-10.0.1.9]`)},
 		{"for some namespaces", pool(`{ranges: [{cidr: 10.0.0.0/24}], access: RBAC, namespaceSelector: {matchLabels: {team: blue, example.org/Zone_1: "", kubernetes.io/metadata.name: a},
 		  matchExpressions: [{key: env, operator: In, values: [prod, ""]}, {key: x.y/z, operator: NotIn, values: [a.b_c-d]}, {key: a, operator: Exists}, {key: b, operator: DoesNotExist}]}}`)},
+		{"advertised", pool(`{ranges: [{cidr: 10.0.0.0/24}], advertise: true}`)},
 		{"an empty selector", pool(`{ranges: [{cidr: 10.0.0.0/24}], namespaceSelector: {}}`)},
 		{"the largest selector", pool(`{ranges: [{cidr: 10.0.0.0/24}], namespaceSelector: ` + largestSelector() + `}`)},
 	}
@@ -78,6 +79,7 @@ func TestPoolRefused(t *testing.T) {
 		name, text string
 		want       []string
 	}{
+		{"advertised with a source", pool(`{advertise: true, source: {neutron: {subnetIDs: [6f0c2a86-6b37-4c0e-9d3a-0b5a3a3b9a55]}}}`), []string{"spec.advertise", "must not be true for a pool with a source"}},
 		{"no ranges", pool(`{ranges: []}`), []string{"spec.ranges", "at least 1"}},
 		{"no spec", "apiVersion: tenure.dev/v1alpha1\nkind: IPPool\nmetadata: {name: lan}\n", []string{"spec: Required"}},
 		{"too many ranges", pool(manyRanges(65, 0, v4Slice)), []string{"spec.ranges", "at most 64"}},

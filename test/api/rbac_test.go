@@ -28,6 +28,7 @@ func TestRoles(t *testing.T) {
 		{"namespaces", "get list watch", "get list watch"},
 		{"subjectaccessreviews.authorization.k8s.io", "create", "create"},
 		{"nodes", "get", "get list watch"},
+		{"nodes/status", "", "patch"},
 		{"secrets", "", ""},
 		{"configmaps", "", ""},
 		{"serviceaccounts/token", "", ""},

@@ -281,6 +281,10 @@ var rules = []rule{
 		never: join(bolt, cni, []string{"./ipam/controller/grants", "./ipam/node", "./claims"}),
 	},
 	{
+		pkg: "./ipam/controller/advertise", why: "it tells nodes what pools have: it grants nothing, and knows claims by their names",
+		never: join(bolt, cni, []string{"./ipam/controller/grants"}),
+	},
+	{
 		pkg: "./ipam/controller/deadnodes", why: "it takes from nodes that are dead: it has none, and knows no claims",
 		never: join(bolt, cni, []string{"./ipam/controller/grants"}),
 	},

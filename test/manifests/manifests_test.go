@@ -213,6 +213,7 @@ func TestChartRefuses(t *testing.T) {
 		"image.registry=null":                               "registry",
 		"controller.podDisruptionBudget=no":                 "/controller/podDisruptionBudget",
 		"workloadClaims.enabled=yes":                        "/workloadClaims/enabled",
+		"advertise.enabled=yes":                             "/advertise/enabled",
 		"podNetworks.enabled=yes":                           "/podNetworks/enabled",
 		"podNetworks.enabled=true":                          "attach.enabled",
 		"vifs.enabled=yes":                                  "/vifs/enabled",
@@ -297,6 +298,19 @@ func TestChartWithoutWorkloadClaims(t *testing.T) {
 	}
 	if want := []string{"--statefulset-claims=false", "--workers=8"}; !slices.Equal(args, want) {
 		t.Errorf("the controller's arguments are %q; want %q", args, want)
+	}
+}
+
+// TestChartWithoutAdvertise: what is left out is the role by which Nodes are written.
+func TestChartWithoutAdvertise(t *testing.T) {
+	with, err := Chart(t.Context())
+	left := render(t, with, err)
+	without, err := Chart(t.Context(), "--set=advertise.enabled=false")
+	for name := range render(t, without, err) {
+		delete(left, name)
+	}
+	if got, want := slices.Sorted(maps.Keys(left)), []string{"ClusterRole /tenure-controller-advertise", "ClusterRoleBinding /tenure-controller-advertise"}; !slices.Equal(got, want) {
+		t.Errorf("left out are %q; want %q", got, want)
 	}
 }
 

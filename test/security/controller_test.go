@@ -76,6 +76,12 @@ func TestStolenControllerCredentials(t *testing.T) {
 		{"delete a lease", func() error {
 			return i.Delete(ctx, named("IPLease", "", leaseNames["granted"]), client.DryRunAll)
 		}, ""},
+		{"publish on a Node what a pool has", func() error {
+			return i.patch(named("Node", "", "node-b"), `{status: {capacity: {tenure.dev/lan: "7"}, allocatable: {tenure.dev/lan: "7"}}}`, "status")
+		}, ""},
+		{"take it away again", func() error {
+			return i.patch(named("Node", "", "node-b"), `{status: {capacity: {tenure.dev/lan: null}, allocatable: {tenure.dev/lan: null}}}`, "status")
+		}, ""},
 		{"write a definition that nodes attach PodNetworks by", func() error {
 			return i.create(`{apiVersion: k8s.cni.cncf.io/v1, kind: NetworkAttachmentDefinition, metadata: {name: x, namespace: tenure-system}}`)
 		}, ""},
@@ -169,6 +175,21 @@ func TestStolenControllerCredentials(t *testing.T) {
 			_, err := newIntruder(t, i.name, rc).kube.CoreV1().Pods("team-b").Get(ctx, "victim", metav1.GetOptions{})
 			return err
 		}, "cannot impersonate"},
+		{"say that a node is not ready", func() error {
+			return i.patch(named("Node", "", "node-b"), `{status: {conditions: [{type: Ready, status: "False"}]}}`, "status")
+		}, "the resources tenure.dev/ alone"},
+		{"give a node another address", func() error {
+			return i.patch(named("Node", "", "node-b"), `{status: {addresses: [{type: InternalIP, address: 10.0.0.9}]}}`, "status")
+		}, "the resources tenure.dev/ alone"},
+		{"give a node more memory", func() error {
+			return i.patch(named("Node", "", "node-b"), `{status: {capacity: {tenure.dev/lan: "7", memory: 1Ti}}}`, "status")
+		}, "the resources tenure.dev/ alone"},
+		{"take a node's memory away", func() error {
+			return i.patch(named("Node", "", "node-a"), `{status: {allocatable: {memory: null}}}`, "status")
+		}, "the resources tenure.dev/ alone"},
+		{"label a node", func() error {
+			return i.patch(named("Node", "", "node-b"), `{metadata: {labels: {a: b}}}`, "status")
+		}, "changes nothing of a Node but its status"},
 		{"taint a node", func() error { return i.patch(named("Node", "", "node-b"), `{spec: {unschedulable: true}}`) }, "cannot patch resource \"nodes\""},
 		{"label a namespace", func() error { return i.patch(named("Namespace", "", "team-a"), `{metadata: {labels: {team: b}}}`) }, "cannot patch resource \"namespaces\""},
 		{"write the kubelet's lease", func() error {

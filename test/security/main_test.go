@@ -76,7 +76,7 @@ func TestMain(m *testing.M) {
 // edit, another in which she may not, and a pool that hers may not use.
 func furniture() (all []client.Object) {
 	for _, text := range []string{
-		`{apiVersion: v1, kind: Node, metadata: {name: node-a}}`,
+		`{apiVersion: v1, kind: Node, metadata: {name: node-a}, status: {capacity: {memory: 1Gi}, allocatable: {memory: 1Gi}}}`,
 		`{apiVersion: v1, kind: Node, metadata: {name: node-b}}`,
 		`{apiVersion: v1, kind: Namespace, metadata: {name: team-a}}`,
 		`{apiVersion: v1, kind: Namespace, metadata: {name: team-b, labels: {team: b}}}`,

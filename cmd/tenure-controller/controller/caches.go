@@ -24,6 +24,7 @@ import (
 	"github.com/tenure-ipam/tenure/claims"
 	"github.com/tenure-ipam/tenure/claims/vifs"
 	"github.com/tenure-ipam/tenure/claims/workloads"
+	"github.com/tenure-ipam/tenure/ipam/controller/advertise"
 	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/controller/looker"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
@@ -47,7 +48,8 @@ func cacheOptions(cfg Config) cache.Options {
 			&nad.NetworkAttachmentDefinition{}: {Transform: looker.KeepChanged},
 			&corev1.Node{}: {Transform: func(o any) (any, error) {
 				if n, ok := o.(*corev1.Node); ok {
-					n.Annotations, n.Status = nil, corev1.NodeStatus{}
+					n.Annotations = nil
+					advertise.Condense(n)
 				}
 				return strip(o)
 			}},
@@ -86,6 +88,7 @@ func index(ctx context.Context, mgr manager.Manager, catalog *networks.Catalog) 
 		catalog.Index(ctx, mgr.GetFieldIndexer()),
 		claims.IndexClaims(ctx, mgr.GetFieldIndexer()),
 		pools.IndexLeases(ctx, mgr.GetFieldIndexer()),
+		advertise.Index(ctx, mgr.GetFieldIndexer()),
 	)
 }
 

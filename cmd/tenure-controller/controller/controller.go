@@ -300,6 +300,7 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		func() error {
 			return mgr.Add(everywhere(func(ctx context.Context) error { return ofPools.WatchRevision(ctx, live) }))
 		},
+		func() error { return c.advertise(mgr, direct, ofPools, &triggers.advertised) },
 		func() error { return c.definitions(mgr, direct, live, catalog) },
 		func() error { return ofDead.Setup(mgr) },
 		func() error { return c.nodeLabels(mgr, live) },
@@ -337,7 +338,7 @@ func (c *Controller) definitions(mgr manager.Manager, write client.Client, live 
 }
 
 // triggers are those by which the broker has its reconcilers look at objects.
-type triggers struct{ claims, requests, reservations, pools, subnets trigger.Source }
+type triggers struct{ claims, requests, reservations, pools, subnets, advertised trigger.Source }
 
 func (t *triggers) notify() grants.Notify {
 	return grants.Notify{
