@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -95,6 +96,11 @@ func TestUninstall(t *testing.T) {
 	for _, o := range []client.Object{network, attachment, gated, hook} {
 		create(t, o)
 	}
+	publishing := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.pool.Name + "-publishes"}}
+	create(t, publishing)
+	publishing.Status.Capacity = corev1.ResourceList{"cpu": resource.MustParse("2"), corev1.ResourceName("tenure.dev/" + w.pool.Name): resource.MustParse("7")}
+	publishing.Status.Allocatable = publishing.Status.Capacity
+	setStatus(t, publishing)
 	says(t, tenure(t, 3, "uninstall"), "No agent is installed", "Nothing was removed.")
 	says(t, tenure(t, 1, "uninstall", bound(t, "tenure-operator")), "forbidden")
 	agents(t, "net")
@@ -108,9 +114,12 @@ func TestUninstall(t *testing.T) {
 		t.Error("the pool is deleted while a node is not clean")
 	}
 	cleans(t, 2, 2)
-	says(t, tenure(t, 0, "uninstall"), "2 of 2 nodes are clean", "took the scheduling gate tenure.dev/pod-networks from 1 pod:", "took the finalizer tenure.dev/in-use from 1 PodNetwork and 1 PodNetworkAttachment:", "helm uninstall net --namespace tenure-system", "kubectl delete crd")
+	says(t, tenure(t, 0, "uninstall"), "2 of 2 nodes are clean", "took the scheduling gate tenure.dev/pod-networks from 1 pod:", "took the finalizer tenure.dev/in-use from 1 PodNetwork and 1 PodNetworkAttachment:", "took the resources tenure.dev/… from 1 node:", "helm uninstall net --namespace tenure-system", "kubectl delete crd")
 	if there(t, w.pool) {
 		t.Error("the pool is still there")
+	}
+	if !there(t, publishing) || len(publishing.Status.Capacity) != 1 || len(publishing.Status.Allocatable) != 1 {
+		t.Errorf("the node publishes %v and %v; want what is its own alone", publishing.Status.Capacity, publishing.Status.Allocatable)
 	}
 	if ns := (&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenure-system"}}); !there(t, ns) || ns.Labels["tenure.dev/uninstall"] != "true" {
 		t.Errorf("the namespace has the labels %v: the policy lets nobody delete it", ns.Labels)

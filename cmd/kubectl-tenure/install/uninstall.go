@@ -33,8 +33,8 @@ It refuses while a pod or a claim has an address, or while tenure-attach has giv
 networks, and names them. Else it ends the controller, and has each agent's pod remove from its
 node the configuration of tenure-attach, the CNI plugins, and what agent and plugins keep there.
 A node on which a pod has got an address meanwhile keeps all of this, and is named. When every
-node is clean the pools are deleted, and PodNetworks and PodNetworkAttachments lose the finalizer
-that would keep them.
+node is clean the pools are deleted, Nodes publish nothing of them any more, and PodNetworks and
+PodNetworkAttachments lose the finalizer that would keep them.
 
 If it is interrupted, run it again. To keep Tenure after all, delete the DaemonSet tenured in the
 namespace tenure-system, and install Tenure again.
@@ -94,6 +94,9 @@ func (u *uninstall) run(ctx context.Context) error {
 		return err
 	}
 	if err := u.freePodNetworks(ctx); err != nil {
+		return err
+	}
+	if err := u.freeNodes(ctx); err != nil {
 		return err
 	}
 	if err := u.deletePools(ctx); err != nil {
