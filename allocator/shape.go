@@ -51,6 +51,7 @@ type Shape struct {
 	gateways []netip.Addr
 	usable   byFamily // may be given at all
 	ordinary byFamily // may be given unasked
+	shortest [2]int   // the length of the shortest prefix of IPv4, and of IPv6, plus one; 0: there is none
 }
 
 // NewShape returns the Shape of a pool of these ranges. Gateways are addresses that routers have
@@ -104,6 +105,7 @@ func NewShape(ranges []Range, gateways ...netip.Addr) (*Shape, error) {
 		return nil, err
 	}
 	s.usable, s.ordinary = split(usable), split(ordinary)
+	s.measure()
 	return s, nil
 }
 
@@ -125,6 +127,7 @@ func (s *Shape) Part(has func(i int) bool) *Shape {
 	if len(part.ranges) == len(s.ranges) {
 		return s
 	}
+	part.measure()
 	part.located = slices.Clone(part.ranges)
 	slices.SortFunc(part.located, func(a, b Range) int { return a.Start.Compare(b.Start) })
 	set, _ := all.IPSet() // only ranges of a Shape were added
@@ -206,15 +209,27 @@ func (s *Shape) Families() []Family {
 
 // widest returns the length of the shortest prefix of family f.
 func (s *Shape) widest(f Family) (bits int, ok bool) {
-	if s == nil {
+	if s == nil || f == 0 {
 		return 0, false
 	}
+	bits = s.shortest[indexOf(f)]
+	return bits - 1, bits > 0
+}
+
+func indexOf(f Family) int {
+	if f == IPv4 {
+		return 0
+	}
+	return 1
+}
+
+// measure notes the length of the shortest prefix of each family.
+func (s *Shape) measure() {
 	for _, r := range s.ranges {
-		if FamilyOf(r.Prefix.Addr()) == f && (!ok || r.Prefix.Bits() < bits) {
-			bits, ok = r.Prefix.Bits(), true
+		if at := &s.shortest[indexOf(FamilyOf(r.Prefix.Addr()))]; *at == 0 || r.Prefix.Bits() < *at-1 {
+			*at = r.Prefix.Bits() + 1
 		}
 	}
-	return bits, ok
 }
 
 // Capacity returns how many addresses of family f can be given, ordinary and

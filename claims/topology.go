@@ -56,6 +56,10 @@ func (r *Reconciler) place(ctx context.Context, s seen) (at place, err error) {
 		case err != nil:
 			return at, fmt.Errorf("read pool %s: %w", src.Pool, err)
 		}
+		if pool.Spec.PerNode != nil {
+			at.fault = fmt.Sprintf("pool %s gives each node a subnet of its own (spec.perNode), and a claim's address follows its pods from node to node: use another pool for claims", src.Pool)
+			return at, nil
+		}
 		text := kube.PoolText(&pool)
 		keys := text.LabelKeys()
 		whole, err := poolspec.ParsePool(text)

@@ -55,7 +55,11 @@ type IPPoolList struct {
 // IPPoolSpec is what a user asks of a pool.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.ranges) || has(self.source)",message="is missing: write at least one range with a cidr, or a source",fieldPath=".ranges"
+// +kubebuilder:validation:XValidation:rule="has(self.perNode) == has(oldSelf.perNode) && (!has(self.perNode) || self.perNode.prefixLength == oldSelf.perNode.prefixLength)",message="must not be added to a pool, nor removed, and its prefixLength must not change: nodes have subnets by it; make another pool",fieldPath=".perNode"
+// +kubebuilder:validation:XValidation:rule="!has(self.perNode) || !has(self.blockSize) && !has(self.source)",message="stands beside a blockSize or a source: a node's subnet says what it leases; leave them out",fieldPath=".perNode"
+// +kubebuilder:validation:XValidation:rule="!has(self.perNode) || !has(self.ranges) || self.ranges.all(r, !has(r.start) && !has(r.end) && !has(r.gateway) && !has(r.nodeSelector))",message="stands beside a range with a start, an end, a gateway or a nodeSelector: write the cidr alone, and exclude what must not be given",fieldPath=".perNode"
 // +kubebuilder:validation:XValidation:rule="has(self.source) == has(oldSelf.source)",message="must not be added to a pool, nor removed: make another pool",fieldPath=".source"
+// +kubebuilder:validation:XValidation:rule="!has(self.advertise) || !self.advertise || !has(self.perNode)",message="must not be true beside perNode: a node's share is what its own subnet has left",fieldPath=".advertise"
 // +kubebuilder:validation:XValidation:rule="!has(self.advertise) || !self.advertise || !has(self.source)",message="must not be true for a pool with a source: how many addresses are free there, the source alone knows",fieldPath=".advertise"
 type IPPoolSpec struct {
 	// ranges are the pool's addresses. Two ranges may lie in one CIDR where their
@@ -82,6 +86,13 @@ type IPPoolSpec struct {
 	// +optional
 	// +kubebuilder:validation:Enum=1;2;4;8;16;32;64;128;256
 	BlockSize *int32 `json:"blockSize,omitempty"`
+
+	// perNode gives each node a subnet of the ranges for itself, as fabrics want that route to
+	// nodes. The ranges have neither start nor end, nor a gateway, nor a nodeSelector, and are of
+	// one family. A pool has it from its beginning, or never. Its addresses stay on their node:
+	// claims have none of it.
+	// +optional
+	PerNode *PerNode `json:"perNode,omitempty"`
 
 	// routes are given to every interface with an address of the pool, after those of
 	// the network's own configuration, which decides where both have a destination.
@@ -157,6 +168,73 @@ type IPPoolSpec struct {
 	// address can be had, and quotas count it.
 	// +optional
 	Advertise bool `json:"advertise,omitempty"`
+}
+
+// PerNode gives each node a subnet of a pool for itself.
+type PerNode struct {
+	// prefixLength is the length of each node's subnet, at most 30, or 126 with IPv6. Pods have
+	// addresses of this length. Of a subnet with more than 256 addresses the first 256 are given.
+	// The ranges have at most 16,384 subnets.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=126
+	PrefixLength int32 `json:"prefixLength"`
+
+	// gateway says which address of a subnet is its router's: First is the first one.
+	// +optional
+	// +kubebuilder:default=First
+	Gateway PerNodeGateway `json:"gateway,omitempty"`
+
+	// routes says which routes pods are given beside those of the pool: Whole is one to the whole
+	// cidr of each range, through the gateway.
+	// +optional
+	// +kubebuilder:default=Whole
+	Routes PerNodeRoutes `json:"routes,omitempty"`
+
+	// pinned are the subnets that certain nodes have, and no others.
+	// +optional
+	// +listType=map
+	// +listMapKey=node
+	// +kubebuilder:validation:MaxItems=1024
+	Pinned []PinnedSubnet `json:"pinned,omitempty"`
+}
+
+// PerNodeGateway says which address of a node's subnet is its router's.
+//
+// +kubebuilder:validation:Enum=First;None
+type PerNodeGateway string
+
+// The gateways of subnets.
+const (
+	PerNodeGatewayFirst PerNodeGateway = "First"
+	PerNodeGatewayNone  PerNodeGateway = "None"
+)
+
+// PerNodeRoutes says which routes come with a node's subnet.
+//
+// +kubebuilder:validation:Enum=Whole;None
+type PerNodeRoutes string
+
+// The routes that come with subnets.
+const (
+	PerNodeRoutesWhole PerNodeRoutes = "Whole"
+	PerNodeRoutesNone  PerNodeRoutes = "None"
+)
+
+// PinnedSubnet is the subnet that a node has.
+type PinnedSubnet struct {
+	// node is the node's name.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Node string `json:"node"`
+
+	// cidr is the subnet, of the length that prefixLength says.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=43
+	// +kubebuilder:validation:XValidation:rule="isCIDR(self)",message="is not a CIDR: write address/length, for example 192.168.7.0/24"
+	CIDR string `json:"cidr"`
 }
 
 // Allocation says whether a pool gives addresses.

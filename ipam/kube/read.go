@@ -165,6 +165,12 @@ func SpecText(o *v1alpha1.IPPool) poolspec.PoolText {
 	if o.Spec.BlockSize != nil {
 		t.BlockSize = int(*o.Spec.BlockSize)
 	}
+	if p := o.Spec.PerNode; p != nil {
+		t.PerNode = &poolspec.PerNodeText{PrefixLength: int(p.PrefixLength), Gateway: p.Gateway != v1alpha1.PerNodeGatewayNone}
+		for _, pin := range p.Pinned {
+			t.PerNode.Pinned = append(t.PerNode.Pinned, poolspec.Pin{Node: pin.Node, CIDR: pin.CIDR})
+		}
+	}
 	return t
 }
 

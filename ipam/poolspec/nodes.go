@@ -122,6 +122,9 @@ func selectorText(s *labels.Selector) string {
 // range whose selector names a label that has not been told is not among them. Whole is the shape
 // of t.
 func (t PoolText) ForNode(whole *allocator.Shape, l NodeLabels) *allocator.Shape {
+	if len(t.LabelKeys()) == 0 {
+		return whole
+	}
 	there := l.there()
 	return whole.Part(func(i int) bool { return t.Ranges[i].isFor(l, there) })
 }
@@ -156,7 +159,7 @@ func (t PoolText) SelectorOf(whole *allocator.Shape, a netip.Addr) (selector str
 
 func (t PoolText) rangeOf(whole *allocator.Shape, a netip.Addr) (r RangeText, ok bool) {
 	in, ok := whole.Locate(a)
-	if !ok {
+	if !ok || t.PerNode != nil { // its subnets are for whichever node leases them
 		return r, false
 	}
 	return t.Ranges[slices.IndexFunc(whole.Ranges(), func(r allocator.Range) bool { return r.Start == in.Start })], true

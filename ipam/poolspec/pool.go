@@ -43,6 +43,8 @@ type PoolText struct {
 	// nobody. Nobody writes them by hand: they come of the networks that use the pool, by
 	// [Source.routers].
 	Gateways []string `json:"gateways,omitempty"`
+	// PerNode says that each node has a subnet of the ranges for itself; nil: it has not.
+	PerNode *PerNodeText `json:"perNode,omitempty"`
 }
 
 // Without returns t without the addresses of spans, each "first-last". A span that is no
@@ -95,7 +97,18 @@ func ParsePool(t PoolText) (*allocator.Shape, error) {
 	if err := fs.err(); err != nil {
 		return nil, err
 	}
-	return shape, nil
+	if t.PerNode == nil {
+		return shape, nil
+	}
+	subnets := t.PerNode.subnets(&fs, ranges)
+	if err := fs.err(); err != nil {
+		return nil, err
+	}
+	if shape, err = allocator.NewShape(subnets, gateways...); err != nil {
+		return nil, err
+	}
+	t.PerNode.checkPins(&fs, shape)
+	return shape, fs.err()
 }
 
 // parse types r. What relates its parts to each other, and to other ranges, is

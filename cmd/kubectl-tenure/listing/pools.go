@@ -333,6 +333,9 @@ func writePool(to screen.Screen, p *v1alpha1.IPPool, view poolView) {
 		to.Fact("Reuse after", screen.Plain(view.ReuseAfter)[0])
 	}
 	to.Fact("Used by", screen.Plain(mayUse(kube.AccessOf(p)))[0])
+	if per := p.Spec.PerNode; per != nil {
+		to.Fact("Per node", screen.Plain(fmt.Sprintf("a subnet of /%d", per.PrefixLength))[0])
+	}
 	to.Fact("Leasing", screen.Plain(view.Leasing)[0])
 	to.Fact("Pressure", poolPressureCell(p))
 	if c := p.Status.Counts; c != nil {
@@ -340,13 +343,17 @@ func writePool(to screen.Screen, p *v1alpha1.IPPool, view poolView) {
 			percent(c.Capacity-c.Free, c.Capacity), c.Used, c.Claimed, many(c.Free), c.Unreachable, many(c.Capacity), countedAt))[0])
 	}
 	to.Title("Ranges")
-	ranges := screen.Table{Heads: []string{"CIDR", "START", "END", "GATEWAY", "EXCLUDE", "STATIC-ONLY", "NODES"}}
-	for _, r := range kube.SpecText(p).Ranges {
-		nodes := "all"
+	text := kube.SpecText(p)
+	ranges := screen.Table{Heads: []string{"CIDR", "START", "END", "GATEWAY", "EXCLUDE", "STATIC-ONLY"}}
+	if len(text.Selectors()) > 0 {
+		ranges.Heads = append(ranges.Heads, "NODES")
+	}
+	for _, r := range text.Ranges {
+		row := screen.Plain(r.CIDR, r.Start, r.End, r.Gateway, screen.Some(r.Exclude, 4), screen.Some(r.StaticOnly, 4))
 		if r.NodeSelector != nil {
-			nodes = r.NodeSelector.String()
+			row = append(row, screen.Plain(r.NodeSelector.String())...)
 		}
-		ranges.Row(screen.Plain(r.CIDR, r.Start, r.End, r.Gateway, screen.Some(r.Exclude, 4), screen.Some(r.StaticOnly, 4), nodes)...)
+		ranges.Row(row...)
 	}
 	ranges.Write(to, false)
 	writeSelectors(to, view.Selectors)

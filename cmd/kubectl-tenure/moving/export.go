@@ -115,6 +115,10 @@ func obstruct(report *moveReport, seen foreignState) {
 	for i := range report.Segments {
 		s := &report.Segments[i]
 		for _, name := range s.Pools {
+			if seen.pools[name].perNode {
+				s.InTheWay = append(s.InTheWay, fmt.Sprintf("pool %s gives each node a subnet of its own (spec.perNode), which whereabouts has no words for: it would give each node addresses of all subnets. "+
+					"Leave it with Tenure", name))
+			}
 			if seen.pools[name].selective {
 				s.InTheWay = append(s.InTheWay, fmt.Sprintf("pool %s has ranges for some nodes alone (nodeSelector), which whereabouts has no words for: it would give each node addresses of all ranges. "+
 					"Leave it with Tenure, or take the nodeSelectors away", name))

@@ -17,16 +17,19 @@ func TestRecorderKnowsAllPods(t *testing.T) {
 	}
 }
 
-// TestRacksStayWithTenure: whereabouts has no ranges for some nodes alone, and a pool that has them
-// is not exported.
+// TestRacksStayWithTenure: whereabouts has no ranges for some nodes alone, nor a subnet for each
+// node, and a pool that has them is not exported.
 func TestRacksStayWithTenure(t *testing.T) {
-	seen := foreignState{whereabouts: true, pools: map[string]poolSeen{"racks": {selective: true}, "lan": {}}}
-	report := moveReport{Segments: []moveSegment{{Pools: []string{"lan"}}, {Pools: []string{"racks"}}}}
+	seen := foreignState{whereabouts: true, pools: map[string]poolSeen{"racks": {selective: true}, "rail": {perNode: true}, "lan": {}}}
+	report := moveReport{Segments: []moveSegment{{Pools: []string{"lan"}}, {Pools: []string{"racks"}}, {Pools: []string{"rail"}}}}
 	obstruct(&report, seen)
 	if why := report.Segments[0].InTheWay; len(why) > 0 {
 		t.Errorf("in the way of lan: %v", why)
 	}
 	if why := report.Segments[1].InTheWay; len(why) != 1 || !strings.Contains(why[0], "pool racks has ranges for some nodes alone (nodeSelector)") {
 		t.Errorf("in the way of racks: %v", why)
+	}
+	if why := report.Segments[2].InTheWay; len(why) != 1 || !strings.Contains(why[0], "pool rail gives each node a subnet of its own (spec.perNode)") {
+		t.Errorf("in the way of rail: %v", why)
 	}
 }

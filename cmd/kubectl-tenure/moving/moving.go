@@ -113,7 +113,7 @@ func (m *moving) readPools(ctx context.Context, seen *foreignState) error {
 				p.kept = append(p.kept, addr)
 			}
 		}
-		p.selective = len(kube.SpecText(&pools[i]).LabelKeys()) > 0
+		p.selective, p.perNode = len(kube.SpecText(&pools[i]).LabelKeys()) > 0, pools[i].Spec.PerNode != nil
 		for _, r := range pools[i].Spec.Ranges {
 			if cidr, err := netip.ParsePrefix(r.CIDR); err == nil {
 				p.ranges = append(p.ranges, cidr.Masked())

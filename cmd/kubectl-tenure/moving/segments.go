@@ -32,6 +32,7 @@ type foreignState struct {
 type poolSeen struct {
 	ranges    []netip.Prefix
 	selective bool         // some ranges are for some nodes alone
+	perNode   bool         // each node has a subnet for itself
 	waits     bool         // see awaited
 	kept      []netip.Addr // for pods of other IPAMs
 }

@@ -57,6 +57,13 @@ func poolOf(o *v1alpha1.IPPool) agent.Pool {
 		gw, _ := netip.ParseAddr(r.GW)
 		p.Routes = append(p.Routes, poolspec.Route{Dst: dst, GW: gw})
 	}
+	if per := o.Spec.PerNode; per != nil && per.Routes != v1alpha1.PerNodeRoutesNone {
+		for _, r := range o.Spec.Ranges {
+			if dst, err := netip.ParsePrefix(r.CIDR); err == nil {
+				p.Routes = append(p.Routes, poolspec.Route{Dst: dst}) // through the gateway of the subnet
+			}
+		}
+	}
 	if d := o.Spec.DNS; d != nil {
 		p.DNS = poolspec.DNS{Nameservers: d.Nameservers, Domain: d.Domain, Search: d.Search, Options: d.Options}
 	}

@@ -581,8 +581,9 @@ func TestSilenceCountsForEachPool(t *testing.T) {
 	}
 }
 
-// Whoever may make definitions may make many networks of a pool, and many nodes are asked of it. What
-// they are asked is worked out once: what it takes for one more node does not grow with the networks.
+// Whoever may make definitions may make many networks of a pool, and many nodes are asked of it.
+// What they are asked is worked out once: what it takes for one more node does not grow with the
+// networks.
 func TestManyNodesAreAskedOfManyNetworks(t *testing.T) {
 	c := newCluster()
 	c.pools, c.pods, c.networks = []v1alpha1.IPPool{lan()}, []*corev1.Pod{showing("p", "10.0.1.2")}, 2000

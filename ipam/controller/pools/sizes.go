@@ -3,9 +3,11 @@ package pools
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -59,6 +61,11 @@ func whyShapeless(pool *v1alpha1.IPPool) string {
 func askedSize(spec v1alpha1.IPPoolSpec) *int32 {
 	if spec.BlockSize == nil && spec.Source != nil {
 		return new(int32(sourcedSize))
+	}
+	if p := spec.PerNode; p != nil && len(spec.Ranges) > 0 {
+		if cidr, err := netip.ParsePrefix(spec.Ranges[0].CIDR); err == nil { // all are of one family
+			return new(int32(poolspec.PerNodeText{PrefixLength: int(p.PrefixLength)}.BlockSize(allocator.FamilyOf(cidr.Addr()))))
+		}
 	}
 	return spec.BlockSize
 }

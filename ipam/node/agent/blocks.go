@@ -186,6 +186,9 @@ func (bs *blocks) obtainExact(ctx context.Context, p *pool, n addressDemand) (un
 		return nil, &notReadyError{Pool: p.name, Why: why, News: true}
 	}
 	block := known.shape.Block(n.exact, known.bits(n.family))
+	if err := bs.notThisNodes(known, n.exact, block); err != nil {
+		return nil, err
+	}
 	r, res, err := bs.rights.settleForADD(ctx, leaseRight(known.Pool, block), bs.rights.beginWith(protocol.Event{Kind: protocol.EventWant}))
 	switch {
 	case err != nil:

@@ -112,7 +112,7 @@ func (bs *blocks) probe(ctx context.Context, p *pool, known *knownPool, n addres
 			return nil, nil
 		}
 		if !ok {
-			return &ExhaustedError{Pool: p.name, Family: n.family, View: n.view}, nil
+			return bs.noBlock(ctx, p, known, n), nil
 		}
 		if done, err := bs.tryBlock(ctx, p, known, block); done {
 			return nil, err
@@ -135,6 +135,10 @@ func (bs *blocks) candidate(p *pool, known *knownPool, n addressDemand, tried ma
 	if known.bits(n.family) == 0 {
 		return netip.Prefix{}, false, false, nil
 	}
+	may, err := bs.subnetsFor(p, known, n.family)
+	if err != nil || may == nil {
+		return netip.Prefix{}, false, err == nil && len(d.trying) > 0, err
+	}
 	from, begun := d.cursor[n.family]
 	switch {
 	case len(tried) > 0:
@@ -147,7 +151,7 @@ func (bs *blocks) candidate(p *pool, known *knownPool, n addressDemand, tried ma
 	err = bs.st.Peek(func(tx *store.Tx) error {
 		for block = range known.around(n, from) {
 			trying = trying || d.trying[block]
-			if tried[block] || d.trying[block] {
+			if tried[block] || d.trying[block] || !may(block) {
 				continue
 			}
 			_, mine, err := tx.Right(protocol.LeaseName(p.name, block))

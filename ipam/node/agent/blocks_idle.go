@@ -76,6 +76,9 @@ func (bs *blocks) idleRights(rights []protocol.Right) []protocol.Right {
 			bs.rights.idle.end(r.Name)
 			continue
 		}
+		if r.Kind == protocol.RightLease && r.Phase == protocol.Held && bs.pools.staysHere(r.Pool) {
+			continue
+		}
 		since := bs.rights.idle.since(r.Name, now)
 		after := bs.cfg.Idle
 		if r.Phase == protocol.Lost || r.Kind == protocol.RightLease && bs.pools.pressed(r.Pool) && !cededWhole(r) {

@@ -70,7 +70,7 @@ func (bs *blocks) reserveIn(p *pool, d time.Duration) {
 // reserve acquires ahead of need what the pool's use on this node suggests.
 func (bs *blocks) reserve(p *pool) {
 	known, absent, _ := p.now()
-	if bs.pools.unleasable(p.name, known, absent) != "" {
+	if bs.pools.unleasable(p.name, known, absent) != "" || known.Text.PerNode != nil {
 		return
 	}
 	if !bs.reg.isSeen() { // it alone shows that the API server has gone back, and the block is another's

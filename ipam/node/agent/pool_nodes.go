@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/node/assign"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -27,6 +28,9 @@ func knownAs(heard Pool, text string) (*knownPool, error) {
 // the node, and with the pressure of that part. A label that the registration does not tell is as
 // it was before.
 func (ps *pools) forNode(heard Pool, was *knownPool) Pool {
+	if heard.Text.PerNode != nil { // what the node has is nobody else's, however full the pool is
+		heard.Pressure, heard.Exhausted = allocator.PressureLow, ""
+	}
 	keys := heard.Text.LabelKeys()
 	heard.Labels = nil
 	if len(keys) == 0 {

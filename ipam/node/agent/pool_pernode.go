@@ -1,0 +1,121 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/node/assign"
+	"github.com/tenure-ipam/tenure/ipam/node/store"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// A pool with perNode gives each node one subnet, as one lease, which the node keeps. The cluster
+// gives none of its addresses to others.
+
+// staysHere reports whether a node keeps what it has leased of a pool, though nothing rests on it.
+func (ps *pools) staysHere(name protocol.PoolName) bool {
+	known, absent := ps.heard(name)
+	return known != nil && !absent && known.Text.PerNode != nil && known.Open && !known.Deleting
+}
+
+// perNode reports whether one of the slots, of any address, is of a pool that gives each node a
+// subnet.
+func (ps *pools) perNode(slots []assign.Slot) bool {
+	return slices.ContainsFunc(slots, func(s assign.Slot) bool {
+		known, _ := ps.heard(s.Pool)
+		return known != nil && known.Text.PerNode != nil && !s.Exact.IsValid()
+	})
+}
+
+// ownLease returns the block of the pool and family that this node has leased, or may have.
+func (bs *blocks) ownLease(name protocol.PoolName, f allocator.Family) (own netip.Prefix, err error) {
+	err = bs.st.Peek(func(tx *store.Tx) error {
+		for r, err := range tx.Rights() {
+			if err != nil {
+				return err
+			}
+			if r.Kind == protocol.RightLease && r.Pool == name && r.Phase != protocol.Lost && allocator.FamilyOf(r.Block.Addr()) == f {
+				own = r.Block
+				return nil
+			}
+		}
+		return nil
+	})
+	return own, err
+}
+
+// subnetsFor returns which blocks of a pool this node may lease; nil if it may lease none now. In a
+// pool that gives each node a subnet that is one, unless an acquire is at one already. p's demands
+// are locked.
+func (bs *blocks) subnetsFor(p *pool, known *knownPool, f allocator.Family) (may func(block netip.Prefix) bool, err error) {
+	per := known.Text.PerNode
+	if per == nil {
+		return func(netip.Prefix) bool { return true }, nil
+	}
+	if own, err := bs.ownLease(p.name, f); err != nil || own.IsValid() || len(p.demands.trying) > 0 {
+		return nil, err
+	}
+	pin, others := per.Pins(string(bs.cfg.Node))
+	return func(block netip.Prefix) bool {
+		in, _ := known.shape.Locate(block.Addr())
+		_, taken := others[in.Prefix]
+		return !taken && (!pin.IsValid() || in.Prefix == pin)
+	}, nil
+}
+
+// noBlock says why there is no block for n.
+func (bs *blocks) noBlock(ctx context.Context, p *pool, known *knownPool, n addressDemand) error {
+	e := &ExhaustedError{Pool: p.name, Family: n.family, View: n.view}
+	per := known.Text.PerNode
+	if per == nil {
+		return e
+	}
+	own, err := bs.ownLease(p.name, n.family)
+	pin, _ := per.Pins(string(bs.cfg.Node))
+	switch {
+	case err != nil:
+		return e
+	case own.IsValid():
+		in, _ := known.shape.Locate(own.Addr())
+		e.Message = fmt.Sprintf("subnet %v, which node %s has of pool %s, has no address left: delete pods on the node, or make a pool with wider subnets", in.Prefix, bs.cfg.Node, p.name)
+	case pin.IsValid():
+		holder := "is not free"
+		if l, out, _ := bs.cl.Leases.ReadLease(ctx, known.leaseOf(pin.Addr())); out == protocol.Done {
+			holder = fmt.Sprintf("is leased by %v", l.Holder)
+		}
+		e.Message = fmt.Sprintf("subnet %v of pool %s is pinned to node %s, and %s: correct spec.perNode.pinned, or drain that node and delete its Node", pin, p.name, bs.cfg.Node, holder)
+	default:
+		e.Message = fmt.Sprintf("pool %s has no subnet left for node %s: widen its ranges", p.name, bs.cfg.Node)
+	}
+	return e
+}
+
+// notThisNodes returns why an address that was asked for by name cannot be this node's: it lies in
+// another node's subnet.
+func (bs *blocks) notThisNodes(known *knownPool, a netip.Addr, block netip.Prefix) error {
+	per := known.Text.PerNode
+	if per == nil {
+		return nil
+	}
+	own, err := bs.ownLease(protocol.PoolName(known.Name), allocator.FamilyOf(a))
+	pin, others := per.Pins(string(bs.cfg.Node))
+	in, _ := known.shape.Locate(a)
+	var why error
+	switch {
+	case err != nil:
+		return err
+	case own.IsValid() && own != block:
+		has, _ := known.shape.Locate(own.Addr())
+		why = fmt.Errorf("this node's subnet is %v (spec.perNode)", has.Prefix)
+	case !own.IsValid() && pin.IsValid() && in.Prefix != pin:
+		why = fmt.Errorf("this node's subnet is %v (spec.perNode.pinned)", pin)
+	case others[in.Prefix] != "":
+		why = fmt.Errorf("%v is pinned to node %s (spec.perNode.pinned)", in.Prefix, others[in.Prefix])
+	default:
+		return nil
+	}
+	return &assign.UnassignableError{Addr: a, Pool: protocol.PoolName(known.Name), Reason: why}
+}
