@@ -39,6 +39,54 @@ func TestPending(t *testing.T) {
 	}
 }
 
+// TestPendingThoughItShowsSomething: what a pod's status shows may be a text of somebody's, or of a
+// sandbox before. Anybody can end the sandbox of a pod of theirs, which is then made anew.
+func TestPendingThoughItShowsSomething(t *testing.T) {
+	shows := func(addrs ...string) Pod {
+		p := pod("p", "ns/net", "")
+		for _, a := range addrs {
+			p.Shows = append(p.Shows, Shown{Definition: "ns/net", Addrs: []netip.Addr{netip.MustParseAddr(a)}})
+		}
+		return p
+	}
+	twice := func(p Pod) Pod {
+		p.Selected = append(p.Selected, "ns/net")
+		return p
+	}
+	seen := func(a, ipam string) protocol.Sighting {
+		return protocol.Sighting{Addr: netip.MustParseAddr(a), Pod: shows().PodRef, Sandbox: "box", Network: "net", IPAM: ipam}
+	}
+	for _, tt := range []struct {
+		name    string
+		pod     Pod
+		has     []protocol.Sighting
+		tellsNo bool
+		want    Stage
+	}{
+		{"its node has seen it", shows("10.0.0.5"), []protocol.Sighting{seen("10.0.0.5", TypeHostLocal)}, false, StageClear},
+		{"its node has seen nothing", shows("10.0.0.5"), nil, false, StagePods},
+		{"its node has seen another address", shows("10.0.0.5"), []protocol.Sighting{seen("10.0.0.6", TypeHostLocal)}, false, StagePods},
+		{"its node cannot tell", shows("10.0.0.5"), nil, true, StageClear},
+		{"Tenure has given it", shows("10.0.0.5"), []protocol.Sighting{seen("10.0.0.5", Type)}, false, StageClear},
+		{"it is of no pool", shows("10.9.0.5"), nil, false, StageClear},
+		{"it selects the network twice, and shows one", twice(shows("10.0.0.5")), []protocol.Sighting{seen("10.0.0.5", TypeHostLocal)}, false, StagePods},
+		{"its node has seen one of two", twice(shows("10.0.0.5", "10.0.0.6")), []protocol.Sighting{seen("10.0.0.5", TypeHostLocal)}, false, StagePods},
+		{"its node has seen both", twice(shows("10.0.0.5", "10.0.0.6")), []protocol.Sighting{seen("10.0.0.5", TypeHostLocal), seen("10.0.0.6", TypeHostLocal)}, false, StageClear},
+	} {
+		r := protocol.Report{Has: tt.has, Running: []protocol.UID{"p"}}
+		if tt.tellsNo {
+			r.Running = nil
+		}
+		facts := Facts{
+			Definitions: []Definition{switched}, Agents: map[protocol.NodeName]bool{"n1": true}, Pods: []Pod{tt.pod},
+			Reports: map[protocol.NodeName]protocol.Report{"n1": r},
+		}
+		if _, _, found := weighed(lan(t), facts); found.Stage != tt.want {
+			t.Errorf("%s: stage %d, %q; want %d", tt.name, found.Stage, found.Why, tt.want)
+		}
+	}
+}
+
 // TestPendingOfTwoNetworks: an ADD for one network of a pod does not tell that another IPAM is done
 // with the next one. A meta-plugin has read all definitions before the first ADD.
 func TestPendingOfTwoNetworks(t *testing.T) {

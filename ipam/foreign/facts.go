@@ -130,11 +130,6 @@ func (p Pod) grantee() protocol.Grantee {
 	return protocol.Grantee{Kind: protocol.GranteePod, UID: p.uid(), Namespace: p.Namespace, Name: p.Name, Node: p.Node}
 }
 
-// shows reports whether p's status shows something of a definition.
-func (p Pod) shows(definition string) bool {
-	return slices.ContainsFunc(p.Shows, func(s Shown) bool { return s.Definition == definition })
-}
-
 // Selects reports whether p selects one of some definitions.
 func (p Pod) Selects(of map[string]bool) bool {
 	return slices.ContainsFunc(p.Selected, func(d string) bool { return of[d] })

@@ -1,6 +1,7 @@
 package foreign
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -12,9 +13,9 @@ const sandboxWithin = 150 * time.Second
 
 // pending returns the pods that may still get an address of the pool by another IPAM. They were
 // bound to their nodes before the pool took its addresses over, or before the definition was last
-// written that they select, and that may have been another IPAM's until then. Neither their status
-// nor an ADD of Tenure's tells that the other IPAM is done with them. After sandboxWithin no pod
-// counts.
+// written that they select, and that may have been another IPAM's until then. Whether the other
+// IPAM is done with them their nodes have to say: see hasAll and hasAsked. Not so of pods that show
+// what Tenure has given them. After sandboxWithin no pod counts.
 func (w *weighing) pending(segment []Definition) (waiting []*Pod) {
 	since := map[string]time.Time{}
 	for _, d := range segment {
@@ -31,13 +32,47 @@ func (w *weighing) pending(segment []Definition) (waiting []*Pod) {
 	}
 	for d, at := range since {
 		for _, pod := range w.selecting[d] {
-			if !pod.Bound.After(at) && !pod.shows(d) {
+			tenures := func(a netip.Addr) bool { ours, _ := w.ofTenure(pod, a); return ours }
+			if !pod.Bound.After(at) && !w.shows(pod, d, tenures) {
 				waiting = append(waiting, pod)
 			}
 		}
 	}
 	slices.SortFunc(waiting, func(x, y *Pod) int { return strings.Compare(x.String()+string(x.UID), y.String()+string(y.UID)) })
 	return slices.Compact(waiting)
+}
+
+// shows reports whether a pod's status shows something for each selection of a definition, and only
+// such addresses of the pool as has says that the pod has.
+func (w *weighing) shows(p *Pod, d string, has func(netip.Addr) bool) bool {
+	left := 0
+	for _, name := range p.Selected {
+		if name == d {
+			left++
+		}
+	}
+	for _, s := range p.Shows {
+		if s.Definition != d {
+			continue
+		}
+		left--
+		if slices.ContainsFunc(s.Addrs, func(a netip.Addr) bool { return w.gives(a) && !has(a) }) {
+			return false
+		}
+	}
+	return left <= 0
+}
+
+// hasAll reports whether a pod has all that it gets of the pool's networks: its status shows it,
+// and its node, if that can tell, has seen it. Without that the status may be a text of somebody's,
+// or of a sandbox that is just made anew.
+func (w *weighing) hasAll(p *Pod) bool {
+	seen := func(a netip.Addr) bool {
+		return !w.tells(p.Node) || w.reportedAsTenures(claim{addr: a, pod: p}) || slices.ContainsFunc(w.at(a, a), func(c claim) bool {
+			return c.by != byStatus && c.pod.on() == p.on()
+		})
+	}
+	return !slices.ContainsFunc(p.Selected, func(d string) bool { return w.mine[d] && !w.shows(p, d, seen) })
 }
 
 // hasAsked reports whether the ADD for the pool's network has come to Tenure, of a pod that may

@@ -350,7 +350,7 @@ func (w *weighing) judge(f *Finding, pending []*Pod) {
 	}
 	var pods []string
 	for _, p := range pending {
-		if !w.hasAsked(p) {
+		if !w.hasAll(p) && !w.hasAsked(p) {
 			pods = append(pods, p.String())
 		}
 	}
