@@ -124,6 +124,42 @@ func TestUserOfANamespace(t *testing.T) {
 	})
 }
 
+// TestNetworksOfAPodThatIsAttached: bob may edit pods in team-a. Of one that is being attached he
+// cannot hide to what: pools that move in from another IPAM wait for it.
+func TestNetworksOfAPodThatIsAttached(t *testing.T) {
+	ctx := context.Background()
+	rc, err := cp.AddUser("bob")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := kc.Create(ctx, parse(`{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: bob, namespace: team-a},
+	  roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: edit}, subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: bob}]}`)); err != nil {
+		t.Fatal(err)
+	}
+	i, admin := newIntruder(t, "who may edit pods", rc), newIntruder(t, "the administrator", cp.Config())
+	his := podOn(t, "team-a", "his", "node-a", "default")
+	fleet.Eventually(t, 20*time.Second, func() error { return i.Create(ctx, parse(told("probe", `a: b`)), client.DryRunAll) })
+	selects := func(who intruder, pod client.Object, networks string) error {
+		return who.patch(pod, `{metadata: {annotations: {k8s.v1.cni.cncf.io/networks: `+networks+`}}}`)
+	}
+	const refused = "pod team-a/his is bound to a node, and may be attached just now to the networks that its annotation k8s.v1.cni.cncf.io/networks selects: " +
+		"change that once the pod has an IP address, or make another pod, since bob may not write the status of pods"
+	i.mayDo(t, []attempt{
+		{"select a network", func() error { return selects(i, his, "lan") }, ""},
+		{"make a pod that selects one", func() error { return i.create(told("unbound", `k8s.v1.cni.cncf.io/networks: lan`)) }, ""},
+		{"select another for a pod without a node", func() error { return selects(i, named("Pod", "team-a", "unbound"), "other") }, ""},
+		{"write another annotation", func() error { return i.patch(his, `{metadata: {annotations: {a: b}}}`) }, ""},
+	})
+	i.breakIn(t, []attempt{
+		{"hide what the pod is attached to", func() error { return selects(i, his, "null") }, refused},
+		{"say that it is attached to something else", func() error { return selects(i, his, "other") }, refused},
+	})
+	if err := admin.patch(his, `{status: {podIP: 10.0.0.8, podIPs: [{ip: 10.0.0.8}]}}`, "status"); err != nil {
+		t.Fatal(err)
+	}
+	i.mayDo(t, []attempt{{"select another network once it is attached", func() error { return selects(i, his, "other") }, ""}})
+}
+
 // parameters are InterfaceParameters of alice's.
 func parameters(spec string) string {
 	return `{apiVersion: tenure.dev/v1alpha1, kind: InterfaceParameters, metadata: {generateName: p-, namespace: team-a}, spec: {` + spec + `}}`
