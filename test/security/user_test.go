@@ -143,7 +143,7 @@ func TestNetworksOfAPodThatIsAttached(t *testing.T) {
 		return who.patch(pod, `{metadata: {annotations: {k8s.v1.cni.cncf.io/networks: `+networks+`}}}`)
 	}
 	const refused = "pod team-a/his is bound to a node, and may be attached just now to the networks that its annotation k8s.v1.cni.cncf.io/networks selects: " +
-		"change that once the pod has an IP address, or make another pod, since bob may not write the status of pods"
+		"change that once the pod has its sandbox, or make another pod, since bob may not write the status of pods"
 	i.mayDo(t, []attempt{
 		{"select a network", func() error { return selects(i, his, "lan") }, ""},
 		{"make a pod that selects one", func() error { return i.create(told("unbound", `k8s.v1.cni.cncf.io/networks: lan`)) }, ""},
@@ -154,9 +154,15 @@ func TestNetworksOfAPodThatIsAttached(t *testing.T) {
 		{"hide what the pod is attached to", func() error { return selects(i, his, "null") }, refused},
 		{"say that it is attached to something else", func() error { return selects(i, his, "other") }, refused},
 	})
-	if err := admin.patch(his, `{status: {podIP: 10.0.0.8, podIPs: [{ip: 10.0.0.8}]}}`, "status"); err != nil {
-		t.Fatal(err)
+	sandbox := func(ready string) {
+		t.Helper()
+		if err := admin.patch(his, `{status: {podIP: 10.0.0.8, podIPs: [{ip: 10.0.0.8}], conditions: [{type: PodReadyToStartContainers, status: "`+ready+`"}]}}`, "status"); err != nil {
+			t.Fatal(err)
+		}
 	}
+	sandbox("False")
+	i.breakIn(t, []attempt{{"hide what the pod is attached to anew", func() error { return selects(i, his, "null") }, refused}})
+	sandbox("True")
 	i.mayDo(t, []attempt{{"select another network once it is attached", func() error { return selects(i, his, "other") }, ""}})
 }
 
