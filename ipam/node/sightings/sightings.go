@@ -101,6 +101,10 @@ const (
 	// a pod that is about to go.
 	tellsArrived = 512
 	tellsFreed   = 32
+	// tellsOfOne is how many sandboxes a report tells that have one address by another IPAM on one
+	// network. An IPAM such as static gives as many as anybody likes the address that they name. Of
+	// those that are told nobody gets it, as of all.
+	tellsOfOne = 16
 )
 
 // note notes what happens now.
@@ -201,7 +205,7 @@ func (r *Reporter) report(ctx context.Context, look protocol.Query) protocol.Rep
 		has = append(has, more...)
 	}
 	given, asking, givenErr := r.given(ctx, within)
-	rep.Running, rep.Asking, rep.Has = running, asking, once(append(has, given...))
+	rep.Running, rep.Asking, rep.Has = running, asking, once(append(fewOfOne(once(has)), given...))
 	if err := errors.Join(rangesErr, cachedErr, givenErr); err != nil {
 		r.log.WarnContext(ctx, "what pods have cannot be read", "error", err)
 		rep.Unread = err.Error()
@@ -290,6 +294,21 @@ func sightingsOf(att store.Attachment) (has []protocol.Sighting) {
 		})
 	}
 	return has
+}
+
+// fewOfOne returns what is told of sandboxes that have addresses by other IPAMs. What Tenure has
+// given is told of all.
+func fewOfOne(all []protocol.Sighting) []protocol.Sighting {
+	type one struct {
+		addr          netip.Addr
+		network, ipam string
+	}
+	told := map[one]int{}
+	return slices.DeleteFunc(all, func(s protocol.Sighting) bool {
+		at := one{s.Addr, s.Network, s.IPAM}
+		told[at]++
+		return s.IPAM != poolspec.Type && told[at] > tellsOfOne
+	})
 }
 
 // once returns each of all once, in order of the addresses.

@@ -140,6 +140,37 @@ func TestMuchThatHappensHasRoom(t *testing.T) {
 	})
 }
 
+// staticHost is a Host on which static has given one address to many sandboxes of a network, and to
+// one of another.
+type staticHost struct{ cachingHost }
+
+func (staticHost) Cached() (all []cniresults.Entry, unread []*cniresults.FileError, err error) {
+	entry := func(network string, n int) cniresults.Entry {
+		return cniresults.Entry{
+			Network: network, ContainerID: fmt.Sprintf("%064d", n), IfName: "net1", Netns: "/run/netns/x", IPAM: []json.RawMessage{json.RawMessage(`{"ipam":{"type":"static"}}`)},
+			Args: fmt.Sprintf("K8S_POD_NAMESPACE=ns;K8S_POD_NAME=%0250d;K8S_POD_UID=%036d", n, n), IPs: []cniresults.IP{{Address: netip.MustParsePrefix("10.0.0.5/24")}},
+		}
+	}
+	for n := range 250 {
+		all = append(all, entry("any", n))
+	}
+	return append(all, entry("net", 250)), nil, nil
+}
+
+// TestManyOfOneAddressHaveRoom: pods that have one address by another IPAM, as anybody may have
+// many by static, keep no report from being whole, nor hide who has it on another network.
+func TestManyOfOneAddressHaveRoom(t *testing.T) {
+	r, _ := newReporter(t, staticHost{})
+	got, _, err := protocol.ParseReport(r.report(t.Context(), protocol.Query{ID: "1", Ranges: []string{"10.0.0.0-10.0.0.31"}}).String())
+	on := map[string]int{}
+	for _, s := range got.Has {
+		on[s.Network]++
+	}
+	if err != nil || got.Unread != "" || on["any"] < 2 || on["net"] != 1 || len(got.Running) != 251 {
+		t.Errorf("unread %q, sightings %v, %d run, error %v; want a whole report with two of network any, and that of net", got.Unread, on, len(got.Running), err)
+	}
+}
+
 // slowHost is a Host that takes long to read what the CNI library has kept.
 type slowHost struct {
 	cachingHost
