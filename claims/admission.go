@@ -43,10 +43,11 @@ func (s seen) admitted() bool {
 }
 
 // emptied reports whether somebody has emptied the status of a claim that has grants and had
-// shown them. Its reason is then one that only an allocated claim gets, or a pod uses it.
+// shown them. Its reason is then one that only an allocated claim gets, or a pod uses it. Where
+// addresses depend on nodes, a pod uses a claim before this has any.
 func (s seen) emptied() bool {
 	reason := s.reason()
-	return len(s.held) > 0 && len(s.claim.ips) == 0 && (reason == ReasonAllocated || reason == ReasonConflict || len(s.uses) > 0)
+	return len(s.held) > 0 && len(s.claim.ips) == 0 && (reason == ReasonAllocated || reason == ReasonConflict || len(s.uses) > 0 && s.place.anywhere())
 }
 
 // refuse decides what to do about a claim that was not admitted. If its namespace may not use the

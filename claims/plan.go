@@ -153,8 +153,8 @@ func (s seen) allocate() plan {
 	case s.admission.err != nil:
 		return s.refuse()
 	}
-	if why := s.whyNowhere(); why != nil {
-		return plan{withdraw: true, status: s.change(s.whyBlocked(*why))}
+	if why := s.whyNowhere(); why != nil && !s.emptied() {
+		return s.nowhere(*why)
 	}
 	var requested []netip.Addr
 	if !s.emptied() { // what a claim has shown to have is never changed for others

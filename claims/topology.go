@@ -149,6 +149,21 @@ func (r *Reconciler) consumer(ctx context.Context, uses []use, keys []string) (l
 	return kube.LabelsOf(&node, keys), "node " + first.node, nil
 }
 
+// anywhere reports whether a claim's addresses are for all nodes.
+func (at place) anywhere() bool { return len(at.parts) == 0 && at.wait == "" && at.fault == "" }
+
+// nowhere decides what to do about a claim for whose nodes, as far as they are known, no addresses
+// can be allocated. It gives back what was granted for a pod that has gone since, before the status
+// showed it.
+func (s seen) nowhere(why outcome) plan {
+	p := plan{status: s.change(why)}
+	if len(s.held) > 0 {
+		p = s.giveBack(why)
+	}
+	p.withdraw = true
+	return p
+}
+
 // whyNowhere returns why no addresses can be allocated, as far as that depends on nodes.
 func (s seen) whyNowhere() *outcome {
 	switch {

@@ -86,3 +86,33 @@ func TestWaitIsNoNews(t *testing.T) {
 		}
 	}
 }
+
+// TestNowhere: a claim waits for the node of its first pod, or no range is for that node.
+func TestNowhere(t *testing.T) {
+	waits, faulty := place{wait: "for a pod"}, place{fault: "no range"}
+	waiting := fresh().with(metav1.ConditionFalse, ReasonWaitForFirstConsumer, "for a pod")
+	pods := []use{{pod: "a", node: "n1", created: noon, name: "u1.0"}}
+	may := &admission{}
+	tests := []struct {
+		name string
+		seen seen
+		want string
+	}{
+		{"no pod yet", seen{claim: fresh(), place: waits}, "withdraw, write WaitForFirstConsumer []"},
+		{"no pod yet, and it says so", seen{claim: waiting, place: waits}, "withdraw"},
+		{"granted, and the pod has gone", seen{claim: waiting, place: waits, held: held("10.0.0.5")}, "withdraw, give back 10.0.0.5, write WaitForFirstConsumer []"},
+		{"no range for the pod's node", seen{claim: fresh(), place: faulty, uses: pods}, "withdraw, write TopologyInvalid [], event"},
+		{"granted, and no range is for the pod's node any more", seen{claim: fresh(), place: faulty, uses: pods, held: held("10.0.0.5")},
+			"withdraw, write TopologyInvalid [], event, after 10s"},
+		{"emptied by hand", seen{claim: fresh().happy(), place: waits, held: held("10.0.0.5")}, "ask"},
+		{"emptied by hand, while a pod uses it", seen{claim: fresh().happy(), place: faulty, uses: pods, held: held("10.0.0.5")}, "ask"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.seen.now, tt.seen.network, tt.seen.admission = noon, known(), may
+			if got := decide(tt.seen).in(); got != tt.want {
+				t.Errorf("got  %s\nwant %s", got, tt.want)
+			}
+		})
+	}
+}
