@@ -139,6 +139,7 @@ func (n *simNode) stored() {
 		d.term = id.Term
 		d.history, err = tx.History()
 		must(err)
+		n.keepPool(tx)
 		for r, err := range tx.Rights() {
 			must(err)
 			d.rights[r.Name] = r
@@ -170,6 +171,7 @@ func (n *simNode) stored() {
 	}
 	for _, k := range d.keys(func(att attachment) bool { return len(was.atts[att.key].addrs) == 0 }) {
 		att := d.atts[k]
+		n.checkGiven(att, was)
 		n.w.logf("%s: records %v for %s of pod %s", n.machine, att.addrs, k.cid, att.pod.UID)
 		n.voided[k] = false
 		for _, x := range att.addrs {

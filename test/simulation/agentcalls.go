@@ -167,7 +167,13 @@ func (c agentCalls) NodeLeases(ctx context.Context, node protocol.NodeName) ([]p
 }
 
 func (c agentCalls) CreateSubLease(ctx context.Context, s protocol.SubLease) (protocol.SubLease, protocol.Outcome, error) {
-	return agentCall(ctx, c, "create of "+s.Name, true, func() (protocol.SubLease, protocol.Outcome) { return c.n.w.api.subs.create(s) })
+	return agentCall(ctx, c, "create of "+s.Name, true, func() (protocol.SubLease, protocol.Outcome) {
+		got, out := c.n.w.api.subs.create(s)
+		if out == protocol.Done {
+			c.n.w.noteUser(got)
+		}
+		return got, out
+	})
 }
 
 func (c agentCalls) ReadSubLease(ctx context.Context, name string) (protocol.SubLease, protocol.Outcome, error) {

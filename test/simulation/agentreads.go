@@ -18,6 +18,7 @@ import (
 
 func (c agentCalls) ReadRegistration(ctx context.Context, node protocol.NodeName) (protocol.Registration, protocol.Outcome, error) {
 	s, out, err := agentCall(ctx, c, "read of its registration", false, func() (protocol.Registration, protocol.Outcome) { return c.n.w.api.regs.read(string(node)) })
+	c.n.hearLabels(s)
 	switch {
 	case out != protocol.Done:
 	case c.n.w.fault == M20 && c.n.disk.term != 0 && s.Term != c.n.disk.term:
@@ -30,7 +31,7 @@ func (c agentCalls) ReadRegistration(ctx context.Context, node protocol.NodeName
 
 func (c agentCalls) CreateRegistration(ctx context.Context, s protocol.Registration) (protocol.Registration, protocol.Outcome, error) {
 	return c.writeRegistration(ctx, s, "create", func(s protocol.Registration) (protocol.Registration, protocol.Outcome) {
-		s.Name = string(c.n.name)
+		s.Name, s.Labels = string(c.n.name), ""
 		return c.n.w.api.regs.create(s)
 	})
 }
@@ -38,16 +39,16 @@ func (c agentCalls) CreateRegistration(ctx context.Context, s protocol.Registrat
 func (c agentCalls) UpdateRegistration(ctx context.Context, s protocol.Registration) (protocol.Registration, protocol.Outcome, error) {
 	return c.writeRegistration(ctx, s, "update", func(s protocol.Registration) (protocol.Registration, protocol.Outcome) {
 		return c.n.w.api.regs.update(s.Meta, func(to *protocol.Registration) {
-			recalls, look := to.Recalls, to.Query
+			recalls, look, labels := to.Recalls, to.Query, to.Labels
 			*to = s
-			to.Recalls, to.Query = recalls, look
+			to.Recalls, to.Query, to.Labels = recalls, look, labels
 		})
 	})
 }
 
 func (c agentCalls) writeRegistration(ctx context.Context, s protocol.Registration, verb string, write func(protocol.Registration) (protocol.Registration, protocol.Outcome)) (protocol.Registration, protocol.Outcome, error) {
 	c.beating = true
-	return agentCall(ctx, c, c.n.w.text("%s of its registration, term %d, turn %d, rev %s", verb, s.Term, s.Writes, s.Revision), true, func() (protocol.Registration, protocol.Outcome) {
+	got, out, err := agentCall(ctx, c, c.n.w.text("%s of its registration, term %d, turn %d, rev %s", verb, s.Term, s.Writes, s.Revision), true, func() (protocol.Registration, protocol.Outcome) {
 		c.n.lieIn(&s)
 		got, out := write(s)
 		if out == protocol.Done {
@@ -55,6 +56,8 @@ func (c agentCalls) writeRegistration(ctx context.Context, s protocol.Registrati
 		}
 		return got, out
 	})
+	c.n.hearLabels(got)
+	return got, out, err
 }
 
 func (c agentCalls) ReadNode(ctx context.Context, name protocol.NodeName) (protocol.Node, protocol.Outcome, error) {
@@ -131,6 +134,7 @@ func (c agentCalls) FollowRegistration(ctx context.Context, node protocol.NodeNa
 	regs := c.n.w.api.regs
 	return c.following(ctx, "", func() string { return versionIn(regs, string(node)) }, func() {
 		if s, out := regs.read(string(node)); out == protocol.Done {
+			c.n.hearLabels(s)
 			changed(s)
 		}
 	})
@@ -148,6 +152,11 @@ func (c agentCalls) Follow(ctx context.Context, name protocol.PoolName, changed 
 			Pool: p.Pool, Text: kube.PoolText(p.obj), Domain: p.obj.Spec.Domain, Access: kube.AccessOf(p.obj), ReuseAfter: kube.ReuseAfterOf(p.obj),
 			Foreign: meta.IsStatusConditionTrue(p.obj.Status.Conditions, v1alpha1.PoolForeignAddresses),
 		}
+		for _, s := range p.obj.Status.Selectors {
+			if pressure, err := allocator.ParsePressure(string(s.Pressure)); err == nil {
+				heard.Parts = append(heard.Parts, agent.PoolPart{Selector: s.Selector, Pressure: pressure, Exhausted: s.Exhausted})
+			}
+		}
 		if pressure, err := allocator.ParsePressure(string(p.obj.Status.Pressure)); err == nil {
 			heard.Pressure = pressure
 		}
@@ -155,6 +164,7 @@ func (c agentCalls) Follow(ctx context.Context, name protocol.PoolName, changed 
 			heard.Exhausted = cond.Message
 		}
 		heard.Edited = heard.Edited && c.n.w.fault != M55
+		c.n.hearPool(heard)
 		changed(heard, true)
 	})
 }

@@ -22,6 +22,7 @@ type simAPI struct {
 	regs   *simTable[protocol.Registration]
 	pools  *simTable[simPool]
 	claims *simTable[simClaim]
+	nodes  *simTable[rackNode]
 
 	revision, uid int
 	away          bool // it answers nobody
@@ -34,6 +35,7 @@ func newSimAPI() *simAPI {
 	api.regs = newSimTable(api, func(s *protocol.Registration) *protocol.Meta { return &s.Meta }, shallow[protocol.Registration])
 	api.pools = newSimTable(api, func(p *simPool) *protocol.Meta { return &p.Meta }, shallow[simPool])
 	api.claims = newSimTable(api, func(c *simClaim) *protocol.Meta { return &c.Meta }, shallow[simClaim])
+	api.nodes = newSimTable(api, func(n *rackNode) *protocol.Meta { return &n.Meta }, shallow[rackNode])
 	return api
 }
 

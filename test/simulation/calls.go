@@ -8,6 +8,7 @@ import (
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	coordination "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -173,6 +174,16 @@ func (r cacheReader) Get(_ context.Context, key client.ObjectKey, into client.Ob
 			*o = *subObject(s)
 			return nil
 		}
+	case *corev1.Node:
+		if n, out := r.c.rackNodes.read(key.Name); out == protocol.Done {
+			o.ObjectMeta = n.objectMeta()
+			return nil
+		}
+	case *coordination.Lease:
+		if s, out := r.c.regs.read(key.Name); out == protocol.Done {
+			o.ObjectMeta = registrationMeta(s)
+			return nil
+		}
 	default:
 		panic(fmt.Sprintf("simulation: no informer of %T", into))
 	}
@@ -201,6 +212,10 @@ func (r cacheReader) List(_ context.Context, into client.ObjectList, opts ...cli
 		}
 	case *nad.NetworkAttachmentDefinitionList:
 		r.c.definitions(list)
+	case *corev1.NodeList:
+		for _, n := range r.c.rackNodes.list(func(rackNode) bool { return true }) {
+			list.Items = append(list.Items, corev1.Node{ObjectMeta: n.objectMeta()})
+		}
 	case *coordination.LeaseList: // what is said of silent nodes bears on counts alone
 	default:
 		panic(fmt.Sprintf("simulation: no informer of %T", into))

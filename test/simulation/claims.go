@@ -126,6 +126,7 @@ func (w *world) makeClaim(name string) {
 	if o := owners[w.rng.IntN(len(owners))]; o.UID != "" {
 		obj.OwnerReferences = []metav1.OwnerReference{{Kind: o.Kind, Name: o.Name, UID: types.UID(o.UID)}}
 	}
+	w.annotate(&obj.ObjectMeta)
 	c, out := w.api.claims.create(claimOf(obj))
 	if out != protocol.Done {
 		return
@@ -220,6 +221,7 @@ func (w *world) checkClaims() {
 		}
 		if t.shown == nil && backed {
 			t.shown = shown
+			w.checkPlace(c, shown)
 			w.count("claim allocated")
 		}
 		if t.shown != nil && !t.meddled && !slices.Equal(t.shown, shown) {
@@ -315,7 +317,7 @@ func (w *world) thirst(nodes []*simNode) string {
 		}
 	}
 	for _, c := range w.api.claims.list(func(c simClaim) bool { return len(c.IPs) == 0 && !c.Deleting && c.Network != "others" }) {
-		if t := w.truth[c.UID]; !t.meddled && !t.void && w.opened(c.Network) && w.room(c.Network, taken) {
+		if t := w.truth[c.UID]; !t.meddled && !t.void && w.opened(c.Network) && w.room(c, taken) {
 			free := slices.DeleteFunc(w.addresses(), func(a netip.Addr) bool { _, ok := taken[a]; return ok })
 			return fmt.Sprintf("claim %s (%s) of network %s waits, and there are addresses: %s; of pool %s %v", c.Name, c.UID, c.Network, c.Failed, poolName, w.leasesOf(free))
 		}
@@ -357,7 +359,7 @@ func (w *world) claimUnrest() string {
 		case t.meddled || t.void || c.Deleting:
 		case len(c.IPs) == 0 && n > 0:
 			return fmt.Sprintf("claim %s (%s) holds addresses that its status does not show: %s", c.Name, c.UID, c.Failed)
-		case len(c.IPs) == 0 && w.room(c.Network, granted):
+		case len(c.IPs) == 0 && w.room(c, granted):
 			return fmt.Sprintf("claim %s (%s) has no address, and there are some: %s", c.Name, c.UID, c.Failed)
 		case len(c.IPs) == 0 && c.Failed == "":
 			return fmt.Sprintf("claim %s (%s) has no address, and does not say why", c.Name, c.UID)

@@ -19,6 +19,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/controller/deadnodes"
 	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/controller/looker"
+	"github.com/tenure-ipam/tenure/ipam/controller/nodelabels"
 	"github.com/tenure-ipam/tenure/ipam/controller/pools"
 	"github.com/tenure-ipam/tenure/ipam/controller/requests"
 	"github.com/tenure-ipam/tenure/ipam/controller/trigger"
@@ -43,17 +44,20 @@ type process struct {
 	routines []*routine
 	running  *routine
 
-	leases *simWatch[protocol.Lease]
-	subs   *simWatch[protocol.SubLease]
-	pools  *simWatch[simPool]
-	claims *simWatch[simClaim]
-	regs   *simWatch[protocol.Registration]
+	leases    *simWatch[protocol.Lease]
+	subs      *simWatch[protocol.SubLease]
+	pools     *simWatch[simPool]
+	claims    *simWatch[simClaim]
+	regs      *simWatch[protocol.Registration]
+	rackNodes *simWatch[rackNode]
 
 	broker   *grants.Broker
 	ofClaims *claims.Reconciler
 	ofPools  *pools.Reconciler
 	ofDead   *deadnodes.Reconciler
 	ofSubs   *requests.Reconciler
+	ofLabels *nodelabels.Reconciler
+	labels   labelNews
 	shapes   *pools.Shapes
 	look     looks
 
@@ -81,6 +85,7 @@ const (
 	lookAtPool
 	lookAtRegistration
 	lookAtRequest
+	lookAtLabels
 )
 
 // measures are the program's metrics, which nobody reads here: one set for all.
@@ -114,7 +119,7 @@ func (c *simController) boot() {
 	}
 	c.process = process{
 		leases: w.api.leases.watch(), subs: w.api.subs.watch(), pools: w.api.pools.watch(), claims: w.api.claims.watch(),
-		regs:   w.api.regs.watch(),
+		regs: w.api.regs.watch(), rackNodes: w.api.nodes.watch(), labels: labelNews{told: map[string]string{}, keys: map[string]string{}, generation: map[string]int64{}},
 		shapes: &pools.Shapes{}, due: map[task]time.Duration{}, underWay: map[task]bool{}, cachedNodes: map[protocol.NodeName]protocol.Node{},
 		sawGone: map[protocol.NodeName]bool{}, sawSilent: map[protocol.StoreID]bool{},
 	}
@@ -151,6 +156,7 @@ func (c *simController) boot() {
 	c.ofSubs = &requests.Reconciler{
 		Cache: cacheReader{c: c}, API: liveCalls{c}, Broker: granter{c.broker, c}, Metrics: measures().subs, Log: log, Now: c.now,
 	}
+	c.ofLabels = &nodelabels.Reconciler{Cache: cacheReader{c: c}, RegistrationNamespace: "registrations", Live: liveCalls{c}, Log: log}
 	if w.other != nil {
 		c.newLooker()
 	}
@@ -297,6 +303,8 @@ func (c *simController) reconcile() bool {
 		run = c.ofDead.Reconcile
 	case lookAtRequest:
 		run = c.ofSubs.Reconcile
+	case lookAtLabels:
+		run = c.ofLabels.Reconcile
 	}
 	c.start(t.name, func() {
 		c.w.logf("%s: looks at %s", c.who, t.name)

@@ -27,7 +27,9 @@ func (c liveCalls) UpdateRegistration(_ context.Context, s protocol.Registration
 				forgets := !slices.ContainsFunc(s.Former, func(x protocol.Former) bool { return x.Store == f.Store }) && f.Store != s.Store
 				c.w.unnamed[f.Store] = c.w.unnamed[f.Store] || forgets
 			}
+			labels := to.Labels
 			*to = s
+			to.Labels = labels
 		})
 		if out == protocol.Done && old.Store != "" && next.Store == "" {
 			c.w.logf("server: term %d of %s has ended", old.Term, old.Node)

@@ -57,6 +57,9 @@ const (
 	M57 Fault = "M57"
 	M64 Fault = "M64"
 	M65 Fault = "M65"
+	M66 Fault = "M66"
+	M67 Fault = "M67"
+	M68 Fault = "M68"
 )
 
 // A Bug is a deliberate fault and what is expected of it.
@@ -83,6 +86,8 @@ func withTwins(k flavour) bool      { return k.twins }
 func withUses(k flavour) bool       { return k.uses }
 func withEdits(k flavour) bool      { return k.edits }
 func withMoves(k flavour) bool      { return k.moves }
+func withRacks(k flavour) bool      { return k.racks }
+func withClaimRacks(k flavour) bool { return k.racks && k.uses }
 
 // Bugs returns all deliberate faults.
 func Bugs() []Bug { return slices.Concat(nodeBugs(), controllerBugs(), scarcityBugs(), foreignBugs()) }
@@ -117,6 +122,9 @@ func nodeBugs() []Bug {
 		{M57, "a GC frees all that it does not list", 100, []Invariant{I1, I2}, nil},
 		{M64, "wake nobody of several who wait", 1000, []Invariant{I5}, nil},
 		{M65, "go by the pool as it was before an edit, when what the edit adds is recalled", 20000, []Invariant{I1}, withForeign},
+		{M66, "give addresses of every range, whatever nodes it selects", 100, []Invariant{Place}, withRacks},
+		{M67, "grant claims addresses of every range, whatever nodes it selects", 3000, []Invariant{Place}, withClaimRacks},
+		{M68, "go by the first labels that a node was told", 200, []Invariant{I4, I5}, withRacks},
 		{M52, "neither note nor list what is created", 200, []Invariant{I4, I5}, nil},
 		{M19, "F from the moment of the answer", 0, []Invariant{I1}, withSlowWrites},
 		{M26, "serve without a confirmation", 300, []Invariant{I1, I3}, nil},

@@ -79,7 +79,8 @@ func (w *world) serveAll(nodes []*simNode) bool {
 		free := w.unowned(nodes)
 		done := true
 		for _, p := range waits {
-			if len(free) == 0 || p.exact.IsValid() && !slices.Contains(free, p.exact) {
+			here := w.here(p.node.name, free)
+			if len(here) == 0 || p.exact.IsValid() && !slices.Contains(here, p.exact) {
 				delete(since, p)
 				continue
 			}
@@ -87,7 +88,7 @@ func (w *world) serveAll(nodes []*simNode) bool {
 			if at, ok := since[p]; !ok {
 				since[p] = w.now
 			} else if w.now-at > fillWait {
-				w.fail(I5, "pod %s on %s waits for an address, and nobody has %v", p.ref.UID, p.node.machine, w.leasesOf(free))
+				w.fail(I5, "pod %s on %s waits for an address, and nobody has %v", p.ref.UID, p.node.machine, w.leasesOf(here))
 				return false
 			}
 		}

@@ -22,6 +22,7 @@ type flavour struct {
 	foreign     bool // another IPAM gives addresses, and the cluster moves from it to Tenure
 	rests       bool // pools have a reuseAfter
 	never       bool // F is 0 on all nodes: silence alone says nothing, ever
+	racks       bool // the ranges of the nodes' pool are for the nodes of two racks
 }
 
 // choose decides what happens in the run, and how often.
@@ -70,6 +71,7 @@ func (w *world) choose() {
 	// for another to be silent would wait for ever.
 	w.kind.rests = w.patience%5 == 2
 	w.kind.never = !w.kind.twins && (w.patience%6 == 0 || w.kind.restores && w.patience%3 == 0)
+	w.kind.racks = !w.kind.foreign && !w.kind.moves && w.delay == 1 // likewise
 }
 
 // kindOf returns the flavour of the run of a seed.

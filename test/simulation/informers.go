@@ -14,7 +14,13 @@ import (
 
 // hear tells the informers of up to n events, one table at a time.
 func (c *simController) hear(n int) {
-	switch c.w.rng.IntN(5) {
+	kinds := 5
+	if c.w.racks != nil {
+		kinds = 6
+	}
+	switch c.w.rng.IntN(kinds) {
+	case 5:
+		drain(c.rackNodes, n, c.seeNode)
 	case 4:
 		drain(c.regs, n, c.seeRegistration)
 	case 0:
@@ -35,6 +41,7 @@ func (c *simController) hearAll() {
 	drain(c.pools, c.pools.behind(), c.seePool)
 	drain(c.claims, c.claims.behind(), c.seeClaim)
 	drain(c.regs, c.regs.behind(), c.seeRegistration)
+	drain(c.rackNodes, c.rackNodes.behind(), c.seeNode)
 }
 
 func drain[T any](v *simWatch[T], n int, see func(simEvent[T])) {
@@ -56,6 +63,7 @@ func (c *simController) relist(start bool) {
 	again(c, c.pools, start, c.seePool)
 	again(c, c.claims, start, c.seeClaim)
 	again(c, c.regs, start, c.seeRegistration)
+	again(c, c.rackNodes, start, c.seeNode)
 }
 
 // again is a list of one table, after which an informer tells of what it finds
@@ -104,12 +112,14 @@ func (c *simController) seePool(ev simEvent[simPool]) {
 		c.broker.SetPool(c.poolState(ev.obj))
 	}
 	c.wakeLooker()
+	c.seeSelectors(ev)
 	for name := range c.pools.objects { // one that changes may concern the others
 		c.soon(task{lookAtPool, name}, 0)
 	}
 }
 
 func (c *simController) seeRegistration(ev simEvent[protocol.Registration]) {
+	c.seeTold(ev)
 	if ev.gone {
 		c.ofPools.Deregister(ev.obj.Node, ev.obj.UID)
 	} else if c.ofPools.Hear(ev.obj) {

@@ -117,6 +117,12 @@ var mutants = map[Fault][]mutation{
 	}
 `}},
 	M65: {{"ipam/node/agent/blocks_cede.go", "within == nil && !whole &&", `(within == nil || mutant.On == "M65") && !whole &&`}},
+	M66: {{"ipam/node/agent/pool_nodes.go", "	return &knownPool{Pool: heard,", `	if mutant.On == "M66" {
+		return &knownPool{Pool: heard, shape: whole, whole: whole, text: text}, nil
+	}
+	return &knownPool{Pool: heard,`}},
+	M67: {{"claims/topology.go", "		if p.pool != from.Pool {", `		if p.pool != from.Pool || mutant.On == "M67" {`}},
+	M68: {{"ipam/node/agent/pool_nodes.go", "	same := told == \"\" ||", `	same := told == "" || mutant.On == "M68" && ps.labels != "" ||`}},
 }
 
 // step has the faults of mutatedStep.

@@ -35,6 +35,7 @@ type simNode struct {
 	shows    []statusWrite
 	switched bool
 
+	heard     hearsay
 	sandboxes []*sandbox
 	valid     map[string]bool // those that the runtime lists for its next GC; nil if it has not begun one
 	// voided are attachments that are void as their sandboxes are.

@@ -136,6 +136,7 @@ func (w *world) createPool(obj *v1alpha1.IPPool) {
 func (w *world) setSpec(p simPool) {
 	shape, err := poolspec.ParsePool(kube.PoolText(p.obj))
 	must(err)
+	w.noteRacks(p)
 	w.specs[p.UID] = simSpec{Shape: shape, Pressure: w.specs[p.UID].Pressure, Version: w.specs[p.UID].Version + 1}
 }
 
@@ -222,6 +223,9 @@ func (w *world) patchPool(name string, p patch) protocol.Outcome {
 			p.mergeInto(&o.Status, func(fields map[string]json.RawMessage) {
 				if _, ok := fields["conditions"]; ok {
 					o.Status.Conditions = nil
+				}
+				if _, ok := fields["selectors"]; ok {
+					o.Status.Selectors = nil
 				}
 			})
 		})

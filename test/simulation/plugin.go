@@ -81,6 +81,7 @@ func (a *simAgent) call(req agentapi.Request, done func(agentapi.Response)) {
 
 // add has the agent serve the ADD of s.
 func (n *simNode) add(s *sandbox) {
+	s.since = n.heard.now()
 	n.agent.call(s.request(agentapi.Add), func(resp agentapi.Response) {
 		if resp.Error != nil {
 			n.w.logf("%s: ADD of %s: %v", n.machine, s.cid, resp.Error)

@@ -54,6 +54,7 @@ type sandbox struct {
 	unread, unwritten bool
 
 	config string // of its network, as at its ADD
+	since  since  // what its last ADD may go by
 
 	adding bool // an ADD is under way
 	ending bool // a DEL has begun: it uses nothing any more

@@ -40,7 +40,7 @@ func (w *world) ranges(pool protocol.PoolName) []v1alpha1.Range {
 		all[0].End = "10.0.0.11"
 	}
 	if pool == poolName {
-		all = w.otherRanges(all)
+		all = w.rackRanges(w.otherRanges(all))
 	}
 	return all
 }
@@ -49,9 +49,15 @@ func (w *world) ranges(pool protocol.PoolName) []v1alpha1.Range {
 func (w *world) addressesOf(pool protocol.PoolName) []netip.Addr {
 	var all []netip.Addr
 	for _, r := range w.ranges(pool) {
-		for a, end := netip.MustParseAddr(r.Start), netip.MustParseAddr(r.End); !end.Less(a); a = a.Next() {
-			all = append(all, a)
-		}
+		all = append(all, addressesIn(r)...)
+	}
+	return all
+}
+
+// addressesIn are the addresses of a range.
+func addressesIn(r v1alpha1.Range) (all []netip.Addr) {
+	for a, end := netip.MustParseAddr(r.Start), netip.MustParseAddr(r.End); !end.Less(a); a = a.Next() {
+		all = append(all, a)
 	}
 	return all
 }
@@ -79,7 +85,8 @@ func (w *world) editPools() {
 		w.logf("person: excludes %v from pool %s", a, name)
 		w.editPool(name, func(s *v1alpha1.IPPoolSpec) {
 			s.Ranges = w.ranges(name)
-			s.Ranges[0].Exclude = []string{a.String()}
+			in := slices.IndexFunc(s.Ranges, func(r v1alpha1.Range) bool { return slices.Contains(addressesIn(r), a) })
+			s.Ranges[in].Exclude = []string{a.String()}
 		})
 	case 5, 6:
 		w.growBack(name)
@@ -152,14 +159,14 @@ func (w *world) makeWay() {
 	}
 }
 
-// room reports whether a claim of that network could have its addresses.
-func (w *world) room(network string, granted map[netip.Addr]protocol.Grant) bool {
-	for _, src := range resolutions()[network].Network.Sources {
+// room reports whether a claim could have its addresses.
+func (w *world) room(c simClaim, granted map[netip.Addr]protocol.Grant) bool {
+	for _, src := range resolutions()[c.Network].Network.Sources {
 		free := func(a netip.Addr) bool {
 			_, taken := granted[a]
 			return !taken
 		}
-		if !slices.ContainsFunc(w.addressesOf(protocol.PoolName(src.Pool)), free) {
+		if !slices.ContainsFunc(w.forClaim(c, w.addressesOf(protocol.PoolName(src.Pool))), free) {
 			return false
 		}
 	}

@@ -14,11 +14,12 @@ const reuseAfter = 2 * time.Minute
 
 // checkRest holds against each commit of an agent that it gives no address of its blocks within
 // reuseAfter of the address's freeing, while another was free in them that was freed earlier, or
-// never: was is what the store had before, and is what it has now. Runs in which pools change, or
-// have been exhausted, are left out: of the free addresses some could not be given.
+// never: was is what the store had before, and is what it has now. Runs in which pools change, have
+// ranges for some nodes, or have been exhausted, are left out: of the free addresses some could not
+// be given.
 func (a *simAgent) checkRest(was, is *simDisk) {
 	w := a.n.w
-	if !w.kind.rests || w.kind.edits || w.kind.resizes || w.other != nil || w.exhausted {
+	if !w.kind.rests || w.kind.edits || w.kind.resizes || w.other != nil || w.racks != nil || w.exhausted {
 		return
 	}
 	for name, r := range was.rights { // a block that is leased anew is one of which nothing was freed

@@ -43,7 +43,7 @@ func (w *world) backUp() {
 	w.logf("person: takes a snapshot at revision %d", w.api.revision)
 	w.saved = &backup{
 		revision: w.api.revision, regs: regs, truth: map[protocol.UID]tenure{},
-		restore: []func(){w.api.leases.save(), w.api.subs.save(), w.api.regs.save(), w.api.pools.save(), w.api.claims.save()},
+		restore: []func(){w.api.leases.save(), w.api.subs.save(), w.api.regs.save(), w.api.pools.save(), w.api.claims.save(), w.api.nodes.save()},
 	}
 	for uid, t := range w.truth {
 		w.saved.truth[uid] = *t
@@ -99,6 +99,7 @@ func (w *world) restore(b backup) {
 		restore()
 	}
 	w.deregister(registered)
+	w.restoreRacks()
 	for uid, t := range b.truth { // those of the other claims have gone with these
 		*w.truth[uid] = t
 	}

@@ -20,6 +20,8 @@ const (
 	I5 Invariant = "I5"
 	// Rest: no address is given within its pool's reuseAfter while the node has another.
 	Rest Invariant = "Rest"
+	// Place: no address of a range that is for other nodes is given anew.
+	Place Invariant = "Place"
 )
 
 // A Failure is an invariant that a run has broken, and how.

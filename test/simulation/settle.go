@@ -95,6 +95,7 @@ func (w *world) pass(nodes []*simNode, d time.Duration) {
 		n.cut, n.gone, n.full = false, false, false
 		n.outlive(func() { n.recover() })
 	}
+	w.syncRacks()
 	w.restorePools()
 	if w.other != nil {
 		w.reap(func(r record) bool { return len(w.guests(func(g *guest) bool { return g.cid == r.cid })) == 0 })
@@ -176,6 +177,9 @@ func (w *world) unrest(nodes []*simNode) string {
 		}
 		for k, a := range n.disk.atts {
 			return fmt.Sprintf("%s has %v for %s, which is gone", n.machine, a.addrs, k.cid)
+		}
+		if why := w.rackUnrest(n); why != "" {
+			return why
 		}
 		if len(n.guests) > 0 {
 			return fmt.Sprintf("%s has sandboxes of the other IPAM: %v", n.machine, n.guests)

@@ -62,6 +62,7 @@ type world struct {
 	frozen map[protocol.StoreID]bool
 	// other is the other IPAM, nil where there is none.
 	other *otherIPAM
+	racks *racks // nil where the nodes' pool is one for all nodes
 	// saved is the last snapshot, and outrun the UIDs of what nodes had when the API
 	// server went back, as far as they have not noticed.
 	saved   *backup
@@ -88,6 +89,9 @@ func newWorld(c *choices, bug Fault, tracing bool) *world {
 	w.makeDir()
 	if w.kind.foreign {
 		w.moveIn()
+	}
+	if w.kind.racks {
+		w.putUpRacks()
 	}
 	for _, name := range poolNames {
 		size := 2 - int32(w.rng.IntN(2))
@@ -117,6 +121,9 @@ func newWorld(c *choices, bug Fault, tracing bool) *world {
 		if w.kind.twins && i == 1 {
 			n.name = "n0"
 		}
+		if w.racks != nil && w.racks.labels[n.name] == "" {
+			w.racks.labels[n.name] = w.someRack()
+		}
 		n.stale = w.api.leases.watch()
 		n.voided, n.disowned = map[attKey]bool{}, map[attKey]bool{}
 		n.disk = newDisk("")
@@ -127,6 +134,7 @@ func newWorld(c *choices, bug Fault, tracing bool) *world {
 			n.settled(!w.one(4))
 		}
 	}
+	w.syncRacks()
 	return w
 }
 
@@ -252,6 +260,7 @@ func (w *world) act() {
 			n.stale.next()
 		}
 	}
+	w.syncRacks()
 	w.check()
 }
 
@@ -276,6 +285,10 @@ func (w *world) person() {
 	}
 	if w.other != nil && !w.one(3) {
 		w.otherPerson()
+		return
+	}
+	if w.racks != nil && w.one(4) {
+		w.moveRacks()
 		return
 	}
 	n := w.nodes[w.rng.IntN(len(w.nodes))]
