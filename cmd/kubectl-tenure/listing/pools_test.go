@@ -40,8 +40,8 @@ Pressure      High
 Usage         30%  40 used, 10 claimed, 140 free, 10 unreachable, of 200; as of two minutes ago, or later
 
 Ranges
-CIDR          START   END   GATEWAY    EXCLUDE                                          STATIC-ONLY   NODES
-10.0.0.0/24   -       -     10.0.0.1   10.0.0.2, 10.0.0.3, 10.0.0.4, 10.0.0.5, 1 more   -             all
+CIDR          START   END   GATEWAY    EXCLUDE                                          STATIC-ONLY
+10.0.0.0/24   -       -     10.0.0.1   10.0.0.2, 10.0.0.3, 10.0.0.4, 10.0.0.5, 1 more   -
 
 Conditions
 Ready         True (Open): blocks may be leased
