@@ -37,6 +37,7 @@ type simAgent struct {
 	beating       bool                         // the next call is a write of the registration
 	dels          []*sandbox                   // whose DELs are under way
 	freed         map[netip.Addr]time.Duration // when it freed addresses last
+	committed     bool                         // it has, since it started
 }
 
 // kill ends the process.

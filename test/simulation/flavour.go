@@ -69,7 +69,7 @@ func (w *world) choose() {
 	w.kind.foreign = !k.twins && !k.losesStores && !k.handDeletes && !k.edge && !k.moves && !k.restores && w.trouble%2 == 0
 	// No choice of its own, so that the other runs stay what they were. A machine that waits
 	// for another to be silent would wait for ever.
-	w.kind.rests = w.patience%5 == 2
+	w.kind.rests = w.fault == NoFault && w.patience%5 == 2
 	w.kind.never = !w.kind.twins && (w.patience%6 == 0 || w.kind.restores && w.patience%3 == 0)
 	w.kind.racks = !w.kind.foreign && !w.kind.moves && w.delay == 1 // likewise
 }
