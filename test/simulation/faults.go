@@ -117,7 +117,7 @@ func nodeBugs() []Bug {
 		{M40, "ignore that leases vanished, or that the API server went back", 600, []Invariant{I1}, withRestores},
 		{M42, "never free what a DEL could not write", 100, []Invariant{I4}, nil},
 		{M48, "take another machine's leases", 8000, []Invariant{I1}, withTwins},
-		{M49, "give frozen rights back", 3000, []Invariant{I1, I3}, withLostStores},
+		{M49, "give frozen rights back", 6000, []Invariant{I1, I3}, withLostStores},
 		{M50, "no counter in /run", 400, []Invariant{I1, I2}, withLostStores},
 		{M57, "a GC frees all that it does not list", 100, []Invariant{I1, I2}, nil},
 		{M64, "wake nobody of several who wait", 1000, []Invariant{I5}, nil},
