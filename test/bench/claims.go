@@ -113,8 +113,11 @@ func (n *node) updateAll(ctx context.Context, name func(i int) string, count int
 
 // noClaims deletes all claims and waits until the controller has let go of them.
 func (n *node) noClaims(ctx context.Context) {
-	n.Must(n.Client.DeleteAllOf(ctx, &ipamclaims.IPAMClaim{}, client.InNamespace(podNamespace)))
 	n.Must(process.Await(ctx, process.Patience, func(ctx context.Context) error {
+		// Of very many the API server's time ends before the last: the next call goes on.
+		if err := n.Client.DeleteAllOf(ctx, &ipamclaims.IPAMClaim{}, client.InNamespace(podNamespace)); err != nil {
+			return err
+		}
 		var left metav1.PartialObjectMetadataList
 		left.SetGroupVersionKind(ipamclaims.SchemeGroupVersion.WithKind("IPAMClaimList"))
 		if err := n.Client.List(ctx, &left, client.InNamespace(podNamespace), client.Limit(1)); err != nil {
