@@ -55,12 +55,11 @@ type IPPoolList struct {
 // IPPoolSpec is what a user asks of a pool.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.ranges) || has(self.source)",message="is missing: write at least one range with a cidr, or a source",fieldPath=".ranges"
-// +kubebuilder:validation:XValidation:rule="has(self.perNode) == has(oldSelf.perNode) && (!has(self.perNode) || self.perNode.prefixLength == oldSelf.perNode.prefixLength)",message="must not be added to a pool, nor removed, and its prefixLength must not change: nodes have subnets by it; make another pool",fieldPath=".perNode"
+// +kubebuilder:validation:XValidation:rule="has(self.perNode) == has(oldSelf.perNode)",message="must not be added to a pool, nor removed: make another pool",fieldPath=".perNode"
 // +kubebuilder:validation:XValidation:rule="!has(self.perNode) || !has(self.blockSize) && !has(self.source)",message="stands beside a blockSize or a source: a node's subnet says what it leases; leave them out",fieldPath=".perNode"
 // +kubebuilder:validation:XValidation:rule="!has(self.perNode) || !has(self.ranges) || self.ranges.all(r, !has(r.start) && !has(r.end) && !has(r.gateway) && !has(r.nodeSelector))",message="stands beside a range with a start, an end, a gateway or a nodeSelector: write the cidr alone, and exclude what must not be given",fieldPath=".perNode"
 // +kubebuilder:validation:XValidation:rule="has(self.source) == has(oldSelf.source)",message="must not be added to a pool, nor removed: make another pool",fieldPath=".source"
-// +kubebuilder:validation:XValidation:rule="!has(self.advertise) || !self.advertise || !has(self.perNode)",message="must not be true beside perNode: a node's share is what its own subnet has left",fieldPath=".advertise"
-// +kubebuilder:validation:XValidation:rule="!has(self.advertise) || !self.advertise || !has(self.source)",message="must not be true for a pool with a source: how many addresses are free there, the source alone knows",fieldPath=".advertise"
+// +kubebuilder:validation:XValidation:rule="!has(self.advertise) || !self.advertise || !has(self.source) && !has(self.perNode)",message="must not be true beside a source, which alone knows what is free, nor beside perNode, where a node's subnet says it",fieldPath=".advertise"
 type IPPoolSpec struct {
 	// ranges are the pool's addresses. Two ranges may lie in one CIDR where their
 	// start and end keep them apart. One address of each family that the ranges
@@ -178,6 +177,7 @@ type PerNode struct {
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=126
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="must not change: nodes have subnets of this length; make another pool"
 	PrefixLength int32 `json:"prefixLength"`
 
 	// gateway says which address of a subnet is its router's: First is the first one.

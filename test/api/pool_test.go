@@ -74,12 +74,20 @@ func selecting(selector string) string {
 	return pool("{ranges: [{cidr: 10.0.0.0/24}], namespaceSelector: " + selector + "}")
 }
 
+// perNode is a pool that gives each node a subnet, with this beside it.
+func perNode(beside string) string { return pool("{perNode: {prefixLength: 24}, " + beside + "}") }
+
 func TestPoolRefused(t *testing.T) {
 	tests := []struct {
 		name, text string
 		want       []string
 	}{
-		{"advertised with a source", pool(`{advertise: true, source: {neutron: {subnetIDs: [6f0c2a86-6b37-4c0e-9d3a-0b5a3a3b9a55]}}}`), []string{"spec.advertise", "must not be true for a pool with a source"}},
+		{"advertised with a source", pool(`{advertise: true, source: {neutron: {subnetIDs: [6f0c2a86-6b37-4c0e-9d3a-0b5a3a3b9a55]}}}`), []string{"spec.advertise", "must not be true beside a source"}},
+		{"advertised with a subnet for each node", perNode("ranges: [{cidr: 10.0.0.0/16}], advertise: true"), []string{"spec.advertise", "nor beside perNode"}},
+		{"a subnet for each node, and a size of blocks", perNode("ranges: [{cidr: 10.0.0.0/16}], blockSize: 16"), []string{"spec.perNode", "stands beside a blockSize", "leave them out"}},
+		{"a subnet for each node of a range with a start", perNode("ranges: [{cidr: 10.0.0.0/16, start: 10.0.0.9}]"), []string{"spec.perNode", "write the cidr alone"}},
+		{"two pins of a node", pool(`{ranges: [{cidr: 10.0.0.0/16}], perNode: {prefixLength: 24, pinned: [{node: a, cidr: 10.0.1.0/24}, {node: a, cidr: 10.0.2.0/24}]}}`),
+			[]string{"spec.perNode.pinned[1]: Duplicate value"}},
 		{"no ranges", pool(`{ranges: []}`), []string{"spec.ranges", "at least 1"}},
 		{"no spec", "apiVersion: tenure.dev/v1alpha1\nkind: IPPool\nmetadata: {name: lan}\n", []string{"spec: Required"}},
 		{"too many ranges", pool(manyRanges(65, 0, v4Slice)), []string{"spec.ranges", "at most 64"}},

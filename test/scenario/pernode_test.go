@@ -144,11 +144,11 @@ func TestPinnedSubnets(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, change := range map[string]func(){
-		"must not be added to a pool":     func() { p.Spec.PerNode = nil },
-		"its prefixLength must not":       func() { p.Spec.PerNode.PrefixLength = 27 },
-		"stands beside a blockSize":       func() { p.Spec.BlockSize = new(int32(4)) },
-		"must not be true beside perNode": func() { p.Spec.Advertise = true },
-		"stands beside a range with a ":   func() { p.Spec.Ranges[0].Gateway = "10.68.0.1" },
+		"must not be added to a pool":         func() { p.Spec.PerNode = nil },
+		"must not change: nodes have subnets": func() { p.Spec.PerNode.PrefixLength = 27 },
+		"stands beside a blockSize":           func() { p.Spec.BlockSize = new(int32(4)) },
+		"must not be true beside a source":    func() { p.Spec.Advertise = true },
+		"stands beside a range with a ":       func() { p.Spec.Ranges[0].Gateway = "10.68.0.1" },
 	} {
 		if err := fleet.TryEdit(t, kc, &p, change); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("got %v; want %q", err, name)
