@@ -142,8 +142,9 @@ func TestNetworksOfAPodThatIsAttached(t *testing.T) {
 	selects := func(who intruder, pod client.Object, networks string) error {
 		return who.patch(pod, `{metadata: {annotations: {k8s.v1.cni.cncf.io/networks: `+networks+`}}}`)
 	}
-	const refused = "pod team-a/his is bound to a node, and may be attached just now to the networks that its annotation k8s.v1.cni.cncf.io/networks selects: " +
-		"change that once the pod has its sandbox, or make another pod, since bob may not write the status of pods"
+	const refused = "pod team-a/his is being attached to the networks that its annotation k8s.v1.cni.cncf.io/networks selects. " +
+		"If it hangs, delete it, and make it again with the right ones; else change them once it has an IP address. " +
+		"Before that they are changed by who may write the status of pods, both by update and by patch: bob may not"
 	i.mayDo(t, []attempt{
 		{"select a network", func() error { return selects(i, his, "lan") }, ""},
 		{"make a pod that selects one", func() error { return i.create(told("unbound", `k8s.v1.cni.cncf.io/networks: lan`)) }, ""},
@@ -154,16 +155,19 @@ func TestNetworksOfAPodThatIsAttached(t *testing.T) {
 		{"hide what the pod is attached to", func() error { return selects(i, his, "null") }, refused},
 		{"say that it is attached to something else", func() error { return selects(i, his, "other") }, refused},
 	})
-	sandbox := func(ready string) {
+	admin.mayDo(t, []attempt{{"mend what it selects", func() error { return selects(admin, his, "wan") }, ""}})
+	status := func(phase, sandbox string) {
 		t.Helper()
-		if err := admin.patch(his, `{status: {podIP: 10.0.0.8, podIPs: [{ip: 10.0.0.8}], conditions: [{type: PodReadyToStartContainers, status: "`+ready+`"}]}}`, "status"); err != nil {
+		if err := admin.patch(his, `{status: {phase: `+phase+`, podIP: 10.0.0.8, podIPs: [{ip: 10.0.0.8}], conditions: [{type: PodReadyToStartContainers, status: "`+sandbox+`"}]}}`, "status"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	sandbox("False")
+	status("Running", "False")
 	i.breakIn(t, []attempt{{"hide what the pod is attached to anew", func() error { return selects(i, his, "null") }, refused}})
-	sandbox("True")
+	status("Running", "True")
 	i.mayDo(t, []attempt{{"select another network once it is attached", func() error { return selects(i, his, "other") }, ""}})
+	status("Succeeded", "False")
+	i.mayDo(t, []attempt{{"select another network for a pod that has ended", func() error { return selects(i, his, "lan") }, ""}})
 }
 
 // parameters are InterfaceParameters of alice's.
