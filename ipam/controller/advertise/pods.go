@@ -27,6 +27,7 @@ type pod struct {
 	asks        map[string]int64
 	claims      []string
 	tolerations []corev1.Toleration
+	tolerates   string // tolerations, as text
 }
 
 // Pods remembers the pods that ask for addresses, and nothing of others. The zero Pods has seen
@@ -65,7 +66,8 @@ func read(o *corev1.Pod) (p pod, ok bool) {
 	if len(asks) == 0 {
 		return pod{}, false
 	}
-	return pod{node: o.Spec.NodeName, asks: asks, claims: claimsOf(o), tolerations: o.Spec.Tolerations}, true
+	tolerations := tolerationsOf(o)
+	return pod{node: o.Spec.NodeName, asks: asks, claims: claimsOf(o), tolerations: tolerations, tolerates: fmt.Sprint(tolerations)}, true
 }
 
 // Add implements [cache.ReflectorStore].
@@ -195,15 +197,14 @@ type asked struct {
 	// waiting is what claims already have for pods that are bound nowhere yet.
 	waiting     int64
 	busy        map[string]bool
-	tolerations [][]corev1.Toleration // each once
+	tolerations map[string][]corev1.Toleration // by their text: few pods have others than most
 }
 
 // asked returns what pods ask of a pool, where these claims have addresses. Before all pods have
 // been seen once it is not ok.
 func (p *Pods) asked(pool string, claims map[types.NamespacedName]bool) (a asked, ok bool) {
 	has := newClaimed(claims)
-	a = asked{byNode: map[string]int64{}, plain: map[string]int64{}, ended: map[string]int64{}, busy: map[string]bool{}}
-	known := map[string]bool{}
+	a = asked{byNode: map[string]int64{}, plain: map[string]int64{}, ended: map[string]int64{}, busy: map[string]bool{}, tolerations: map[string][]corev1.Toleration{}}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.synced {
@@ -221,10 +222,7 @@ func (p *Pods) asked(pool string, claims map[types.NamespacedName]bool) (a asked
 			a.plain[o.node] += n - covered
 			a.busy[o.node] = now.Sub(p.bound[place{pool, o.node}]) < quiet
 		}
-		if text := fmt.Sprint(o.tolerations); !known[text] {
-			known[text] = true
-			a.tolerations = append(a.tolerations, o.tolerations)
-		}
+		a.tolerations[o.tolerates] = o.tolerations
 	}
 	for _, e := range p.recent(pool) {
 		a.ended[e.node] += e.n

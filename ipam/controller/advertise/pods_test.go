@@ -71,16 +71,15 @@ func TestTolerates(t *testing.T) {
 		taints      []corev1.Taint
 		want        bool
 	}{
-		"no taint":               {nil, nil, true},
-		"a wish":                 {nil, taint("a", "", corev1.TaintEffectPreferNoSchedule), true},
-		"not tolerated":          {[]corev1.Toleration{{Key: "b", Operator: corev1.TolerationOpExists}}, taint("a", "", corev1.TaintEffectNoSchedule), false},
-		"by its key":             {[]corev1.Toleration{{Key: "a", Operator: corev1.TolerationOpExists}}, taint("a", "x", corev1.TaintEffectNoExecute), true},
-		"by its value":           {[]corev1.Toleration{{Key: "a", Value: "x"}}, taint("a", "x", corev1.TaintEffectNoSchedule), true},
-		"another value":          {[]corev1.Toleration{{Key: "a", Value: "y"}}, taint("a", "x", corev1.TaintEffectNoSchedule), false},
-		"another effect":         {[]corev1.Toleration{{Key: "a", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}}, taint("a", "", corev1.TaintEffectNoSchedule), false},
-		"whatever":               {[]corev1.Toleration{{Operator: corev1.TolerationOpExists}}, taint("a", "x", corev1.TaintEffectNoSchedule), true},
-		"one of two is too few":  {[]corev1.Toleration{{Key: "a", Operator: corev1.TolerationOpExists}}, append(taint("a", "", corev1.TaintEffectNoSchedule), taint("b", "", corev1.TaintEffectNoSchedule)...), false},
-		"no key and a value: no": {[]corev1.Toleration{{Value: "x"}}, taint("a", "x", corev1.TaintEffectNoSchedule), false},
+		"no taint":              {nil, nil, true},
+		"a wish":                {nil, taint("a", "", corev1.TaintEffectPreferNoSchedule), true},
+		"not tolerated":         {[]corev1.Toleration{{Key: "b", Operator: corev1.TolerationOpExists}}, taint("a", "", corev1.TaintEffectNoSchedule), false},
+		"by its key":            {[]corev1.Toleration{{Key: "a", Operator: corev1.TolerationOpExists}}, taint("a", "x", corev1.TaintEffectNoExecute), true},
+		"by its value":          {[]corev1.Toleration{{Key: "a", Value: "x"}}, taint("a", "x", corev1.TaintEffectNoSchedule), true},
+		"another value":         {[]corev1.Toleration{{Key: "a", Value: "y"}}, taint("a", "x", corev1.TaintEffectNoSchedule), false},
+		"another effect":        {[]corev1.Toleration{{Key: "a", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}}, taint("a", "", corev1.TaintEffectNoSchedule), false},
+		"whatever":              {[]corev1.Toleration{{Operator: corev1.TolerationOpExists}}, taint("a", "x", corev1.TaintEffectNoSchedule), true},
+		"one of two is too few": {[]corev1.Toleration{{Key: "a", Operator: corev1.TolerationOpExists}}, append(taint("a", "", corev1.TaintEffectNoSchedule), taint("b", "", corev1.TaintEffectNoSchedule)...), false},
 	} {
 		if got := tolerates(tt.tolerations, tt.taints); got != tt.want {
 			t.Errorf("%s: %v; want %v", name, got, tt.want)
@@ -197,6 +196,19 @@ func TestPodsWithClaims(t *testing.T) {
 	a := w.lan(t, "db-0.lan", "db-0.other.net2", "db-1.lan", "vm.lan", "elsewhere.lan")
 	if a.byNode["a"] != 3 || a.plain["a"] != 1 || a.waiting != 2 {
 		t.Errorf("asked for %v, of that without a claim %v, with one and nowhere %d; want 3, 1 and 2", a.byNode, a.plain, a.waiting)
+	}
+}
+
+// TestTolerationsOnce: pods with the tolerations that the API server gives to all of them are one
+// kind, though each tolerates for a time of its own.
+func TestTolerationsOnce(t *testing.T) {
+	for5m := func(p *corev1.Pod) {
+		p.Spec.Tolerations = []corev1.Toleration{{Key: "node.kubernetes.io/not-ready", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(300))}}
+	}
+	all := func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} }
+	a := newWatched(t, asking("p", "", 1, for5m), asking("q", "", 1, for5m), asking("r", "", 1, for5m), asking("s", "", 1, all)).lan(t)
+	if len(a.tolerations) != 2 {
+		t.Errorf("%d kinds of tolerations %v; want two", len(a.tolerations), a.tolerations)
 	}
 }
 

@@ -215,8 +215,16 @@ func (r *Reconciler) nodes(ctx context.Context, pool string, parts []pools.PartR
 
 // tolerated reports whether a pod may be scheduled in spite of taints: one with some of these
 // tolerations, or with none.
-func tolerated(tolerations [][]corev1.Toleration, taints []corev1.Taint) bool {
-	return tolerates(nil, taints) || slices.ContainsFunc(tolerations, func(t []corev1.Toleration) bool { return tolerates(t, taints) })
+func tolerated(tolerations map[string][]corev1.Toleration, taints []corev1.Taint) bool {
+	if tolerates(nil, taints) {
+		return true
+	}
+	for _, t := range tolerations {
+		if tolerates(t, taints) {
+			return true
+		}
+	}
+	return false
 }
 
 // schedulable reports whether pods may be scheduled on a Node, as far as it says so itself.

@@ -1,8 +1,10 @@
 package advertise
 
 import (
+	"slices"
 	"strings"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tenure-ipam/tenure/api/npwg"
@@ -70,22 +72,21 @@ func claimsOf(p *corev1.Pod) (names []string) {
 	return names
 }
 
+// tolerationsOf returns those of a pod, without for how long it tolerates: where it is scheduled
+// does not depend on that, and the API server writes it into every pod.
+func tolerationsOf(p *corev1.Pod) []corev1.Toleration {
+	all := slices.Clone(p.Spec.Tolerations)
+	for i := range all {
+		all[i].TolerationSeconds = nil
+	}
+	return all
+}
+
 // tolerates reports whether a pod with these tolerations may be scheduled in spite of taints.
 func tolerates(tolerations []corev1.Toleration, taints []corev1.Taint) bool {
-	for i := range taints {
-		taint := &taints[i]
-		if taint.Effect == corev1.TaintEffectPreferNoSchedule {
-			continue
-		}
-		tolerated := false
-		for _, t := range tolerations {
-			exists := t.Operator == corev1.TolerationOpExists
-			equal := (t.Operator == "" || t.Operator == corev1.TolerationOpEqual) && t.Value == taint.Value
-			tolerated = tolerated || (t.Effect == "" || t.Effect == taint.Effect) && (t.Key == taint.Key && (exists || equal) || t.Key == "" && exists)
-		}
-		if !tolerated {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(taints, func(taint corev1.Taint) bool {
+		return taint.Effect != corev1.TaintEffectPreferNoSchedule && !slices.ContainsFunc(tolerations, func(t corev1.Toleration) bool {
+			return t.ToleratesTaint(logr.Discard(), &taint, true)
+		})
+	})
 }
