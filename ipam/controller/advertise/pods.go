@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 const (
@@ -39,12 +40,11 @@ type Pods struct {
 	Now func() time.Time
 
 	mu     sync.Mutex
-	synced bool                                          // guarded by mu: all pods have been seen once
-	pods   map[types.UID]pod                             // guarded by mu
-	names  map[types.NamespacedName]types.UID            // guarded by mu
-	of     map[string]map[types.UID]types.NamespacedName // guarded by mu: pools' pods
-	bound  map[place]time.Time                           // guarded by mu: when a pod was last bound there
-	gone   map[string][]ended                            // guarded by mu: by pool, the oldest first
+	synced bool                                     // guarded by mu: all pods have been seen once
+	pods   map[types.NamespacedName]pod             // guarded by mu
+	of     map[string]map[types.NamespacedName]bool // guarded by mu: pools' pods
+	bound  map[place]time.Time                      // guarded by mu: when a pod was last bound there
+	gone   map[string][]ended                       // guarded by mu: by pool, the oldest first
 }
 
 // place is one pool on one node.
@@ -79,16 +79,12 @@ func (p *Pods) Update(o any) error {
 	if !ok {
 		return fmt.Errorf("a %T is no pod", o)
 	}
-	key := types.NamespacedName{Namespace: is.Namespace, Name: is.Name}
-	p.mu.Lock()
 	changed := map[string]bool{}
-	if was := p.names[key]; was != is.UID { // the end of the earlier one was missed
-		p.drop(was, key, changed)
-	}
+	p.mu.Lock()
 	if what, ok := read(is); ok {
-		p.put(is.UID, key, what, true, changed)
+		p.put(client.ObjectKeyFromObject(is), what, true, changed)
 	} else {
-		p.drop(is.UID, key, changed)
+		p.drop(client.ObjectKeyFromObject(is), changed)
 	}
 	p.mu.Unlock()
 	p.tell(changed)
@@ -103,7 +99,7 @@ func (p *Pods) Delete(o any) error {
 	}
 	changed := map[string]bool{}
 	p.mu.Lock()
-	p.drop(is.UID, types.NamespacedName{Namespace: is.Namespace, Name: is.Name}, changed)
+	p.drop(client.ObjectKeyFromObject(is), changed)
 	p.mu.Unlock()
 	p.tell(changed)
 	return nil
@@ -111,7 +107,7 @@ func (p *Pods) Delete(o any) error {
 
 // Replace implements [cache.ReflectorStore].
 func (p *Pods) Replace(all []any, _ string) error {
-	there := map[types.UID]bool{}
+	there := map[types.NamespacedName]bool{}
 	changed := map[string]bool{}
 	p.mu.Lock()
 	for _, o := range all {
@@ -120,13 +116,14 @@ func (p *Pods) Replace(all []any, _ string) error {
 			continue // the client makes no others
 		}
 		if what, ok := read(is); ok {
-			there[is.UID] = true
-			p.put(is.UID, types.NamespacedName{Namespace: is.Namespace, Name: is.Name}, what, p.synced, changed)
+			key := client.ObjectKeyFromObject(is)
+			there[key] = true
+			p.put(key, what, p.synced, changed)
 		}
 	}
-	for key, uid := range maps.Clone(p.names) {
-		if !there[uid] {
-			p.drop(uid, key, changed)
+	for key := range p.pods {
+		if !there[key] {
+			p.drop(key, changed)
 		}
 	}
 	p.synced = true
@@ -139,19 +136,23 @@ func (p *Pods) Replace(all []any, _ string) error {
 func (*Pods) Resync() error { return nil }
 
 // put remembers a pod. live says that what it shows may have happened just now. p.mu must be held.
-func (p *Pods) put(uid types.UID, key types.NamespacedName, what pod, live bool, changed map[string]bool) {
+func (p *Pods) put(key types.NamespacedName, what pod, live bool, changed map[string]bool) {
 	if p.pods == nil {
-		p.pods, p.names, p.of = map[types.UID]pod{}, map[types.NamespacedName]types.UID{}, map[string]map[types.UID]types.NamespacedName{}
+		p.pods, p.of = map[types.NamespacedName]pod{}, map[string]map[types.NamespacedName]bool{}
 		p.bound, p.gone = map[place]time.Time{}, map[string][]ended{}
 	}
-	was, known := p.pods[uid]
-	p.pods[uid], p.names[key] = what, uid
-	for pool, n := range what.asks {
+	// Another pod of that name, if the end of the first was missed: none moves, or asks for more.
+	if was := p.pods[key]; was.node != "" && was.node != what.node || !maps.Equal(was.asks, what.asks) {
+		p.drop(key, changed)
+	}
+	was, known := p.pods[key]
+	p.pods[key] = what
+	for pool := range what.asks {
 		if p.of[pool] == nil {
-			p.of[pool] = map[types.UID]types.NamespacedName{}
+			p.of[pool] = map[types.NamespacedName]bool{}
 		}
-		p.of[pool][uid] = key
-		if known && was.node == what.node && was.asks[pool] == n && slices.Equal(was.claims, what.claims) {
+		p.of[pool][key] = true
+		if known && was.node == what.node && slices.Equal(was.claims, what.claims) {
 			continue
 		}
 		changed[pool] = true
@@ -162,18 +163,12 @@ func (p *Pods) put(uid types.UID, key types.NamespacedName, what pod, live bool,
 }
 
 // drop forgets a pod. p.mu must be held.
-func (p *Pods) drop(uid types.UID, key types.NamespacedName, changed map[string]bool) {
-	was, known := p.pods[uid]
-	if !known {
-		return
-	}
-	delete(p.pods, uid)
-	if p.names[key] == uid {
-		delete(p.names, key)
-	}
+func (p *Pods) drop(key types.NamespacedName, changed map[string]bool) {
+	was := p.pods[key]
+	delete(p.pods, key)
 	for pool, n := range was.asks {
 		changed[pool] = true
-		if delete(p.of[pool], uid); len(p.of[pool]) == 0 {
+		if delete(p.of[pool], key); len(p.of[pool]) == 0 {
 			delete(p.of, pool)
 		}
 		if was.node != "" {
@@ -211,8 +206,8 @@ func (p *Pods) asked(pool string, claims map[types.NamespacedName]bool) (a asked
 		return a, false
 	}
 	now := p.Now()
-	for uid, key := range p.of[pool] {
-		o := p.pods[uid]
+	for key := range p.of[pool] {
+		o := p.pods[key]
 		n := o.asks[pool]
 		covered := min(has.count(key, o.claims), n)
 		if o.node == "" {
