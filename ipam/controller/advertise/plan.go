@@ -19,10 +19,9 @@ type node struct {
 	// asked is what pods that are bound there ask for. The scheduler takes it off what is
 	// published.
 	asked int64
-	// shown is what the Node publishes, and has says that it publishes something. torn says that
-	// its capacity and what is allocatable of it are two numbers.
-	shown     int64
-	has, torn bool
+	// shown is what the Node publishes, and has says that it publishes something.
+	shown int64
+	has   bool
 	// busy says that a pod that asks was bound there a moment ago: the next may be on its way, and
 	// would be turned away by the kubelet if less were published now.
 	busy bool
@@ -92,7 +91,7 @@ func (p *planned) leave(n node) {
 	switch {
 	case n.has && n.asked == 0:
 		p.changes = append(p.changes, change{node: n.name, gone: true})
-	case n.has && (n.shown != n.asked || n.torn):
+	case n.has && n.shown != n.asked:
 		p.changes = append(p.changes, change{node: n.name, number: n.asked})
 	}
 }
@@ -160,7 +159,7 @@ func (p *planned) take(s shares) {
 			p.lowers = true
 			missing -= surplus(i)
 			p.changes = append(p.changes, change{node: n.name, number: n.asked + s.right[i]})
-			n.shown, n.torn = n.asked+s.right[i], false
+			n.shown = n.asked + s.right[i]
 		}
 	}
 }
@@ -176,7 +175,7 @@ func (p *planned) give(s shares, more bool) {
 			offers += d
 			room -= d
 		}
-		if number := n.asked + offers; !n.has || n.torn || n.shown != number {
+		if number := n.asked + offers; !n.has || n.shown != number {
 			p.changes = append(p.changes, change{node: n.name, number: number})
 		}
 	}

@@ -21,7 +21,6 @@ func (o node) with(change func(*node)) node {
 
 func off(o *node)  { o.serves = false }
 func busy(o *node) { o.busy = true }
-func torn(o *node) { o.torn = true }
 
 // text writes changes as "node=number", in the order of names.
 func text(changes []change) string {
@@ -67,7 +66,6 @@ func TestPlan(t *testing.T) {
 		{"the kubelet has zeroed it", 4, []node{n("a", 5, 0), n("b", 5, 9)}, false, "a=5 b=7", false},
 		{"the kubelet has dropped it", 0, []node{n("a", 7, -1), n("b", 7, 7)}, false, "a=7", false},
 		{"pods keep what they have, whoever must see it first", 0, []node{n("a", 7, 0), n("b", 7, 7)}, true, "a=7", false},
-		{"capacity and allocatable differ", 0, []node{n("a", 7, 7).with(torn), n("b", 7, 7)}, false, "a=7", false},
 		{"a node that is off has what its pods have", 8, []node{n("a", 3, 7).with(off), n("b", 0, 4)}, false, "a=3 b=8", false},
 		{"and without pods nothing", 8, []node{n("a", 0, 4).with(off), n("b", 0, 4), n("c", 0, -1).with(off)}, false, "a=gone b=8", false},
 		{"no node runs so many pods", math.MaxInt64, []node{n("a", 3, -1), n("b", 0, 10000)}, false, "a=10003", false},

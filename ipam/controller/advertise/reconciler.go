@@ -207,7 +207,7 @@ func (r *Reconciler) nodes(ctx context.Context, pool string, parts []pools.PartR
 			}
 		}
 		n.serves = len(n.parts) > 0 && registered[o.Name] && schedulable(o) && tolerated(a.tolerations, o.Spec.Taints)
-		n.shown, n.has, n.torn = shownBy(o, pool)
+		n.shown, n.has = shownBy(o, pool)
 		all = append(all, n)
 	}
 	return all, nil
@@ -238,10 +238,9 @@ func ready(o *corev1.Node) bool {
 	})
 }
 
-// shownBy returns what a Node publishes of a pool.
-func shownBy(o *corev1.Node, pool string) (shown int64, has, torn bool) {
-	name := corev1.ResourceName(npwg.AddressResources + pool)
-	capacity, inCapacity := o.Status.Capacity[name]
-	allocatable, inAllocatable := o.Status.Allocatable[name]
-	return allocatable.Value(), inCapacity || inAllocatable, inCapacity != inAllocatable || capacity.Cmp(allocatable) != 0
+// shownBy returns what a Node publishes of a pool. What is allocatable the kubelet makes of the
+// capacity.
+func shownBy(o *corev1.Node, pool string) (shown int64, has bool) {
+	capacity, has := o.Status.Capacity[corev1.ResourceName(npwg.AddressResources+pool)]
+	return capacity.Value(), has
 }

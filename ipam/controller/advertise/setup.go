@@ -39,17 +39,15 @@ func Index(ctx context.Context, to client.FieldIndexer) error {
 // Condense drops what nobody reads of a Node's status: what is left are what it publishes of
 // pools, and whether it is ready.
 func Condense(n *corev1.Node) {
-	ours := func(all corev1.ResourceList) (few corev1.ResourceList) {
-		for name, q := range all {
-			if !strings.HasPrefix(string(name), npwg.AddressResources) {
-				continue
-			}
-			if few == nil {
-				few = corev1.ResourceList{}
-			}
-			few[name] = *resource.NewQuantity(q.Value(), resource.DecimalSI)
+	var capacity corev1.ResourceList
+	for name, q := range n.Status.Capacity {
+		if !strings.HasPrefix(string(name), npwg.AddressResources) {
+			continue
 		}
-		return few
+		if capacity == nil {
+			capacity = corev1.ResourceList{}
+		}
+		capacity[name] = *resource.NewQuantity(q.Value(), resource.DecimalSI)
 	}
 	var conditions []corev1.NodeCondition
 	for _, c := range n.Status.Conditions {
@@ -57,20 +55,17 @@ func Condense(n *corev1.Node) {
 			conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status}}
 		}
 	}
-	n.Status = corev1.NodeStatus{Capacity: ours(n.Status.Capacity), Allocatable: ours(n.Status.Allocatable), Conditions: conditions}
+	n.Status = corev1.NodeStatus{Capacity: capacity, Conditions: conditions}
 }
 
 // poolsOn returns the pools of which a Node publishes something.
 func poolsOn(n *corev1.Node) (names []string) {
-	for _, all := range []corev1.ResourceList{n.Status.Capacity, n.Status.Allocatable} {
-		for name := range all {
-			if pool, ok := strings.CutPrefix(string(name), npwg.AddressResources); ok {
-				names = append(names, pool)
-			}
+	for name := range n.Status.Capacity {
+		if pool, ok := strings.CutPrefix(string(name), npwg.AddressResources); ok {
+			names = append(names, pool)
 		}
 	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	return names
 }
 
 // Setup has the manager run r. changed is fired with pools of which pods ask something.
@@ -141,7 +136,7 @@ func (r *Reconciler) ofNode() handler.EventHandler {
 		},
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q trigger.Queue) {
 			was, is := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
-			if !maps.EqualFunc(was.Status.Capacity, is.Status.Capacity, same) || !maps.EqualFunc(was.Status.Allocatable, is.Status.Allocatable, same) {
+			if !maps.EqualFunc(was.Status.Capacity, is.Status.Capacity, resource.Quantity.Equal) {
 				mention(q, was)
 				mention(q, is)
 			}
@@ -152,8 +147,6 @@ func (r *Reconciler) ofNode() handler.EventHandler {
 		DeleteFunc: func(_ context.Context, _ event.DeleteEvent, q trigger.Queue) { r.all(q) },
 	}
 }
-
-func same(a, b resource.Quantity) bool { return a.Cmp(b) == 0 }
 
 // ofRegistration enqueues the pools that are advertised when a node gets an agent, or has none any
 // more.
