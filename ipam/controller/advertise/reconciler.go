@@ -55,10 +55,8 @@ type Reconciler struct {
 	log       *slog.Logger
 	now       func() time.Time
 
-	on sync.Map // by name: the pools that are advertised
-
 	mu    sync.Mutex
-	looks map[string]look // guarded by mu, by pool
+	looks map[string]look // guarded by mu; of the pools that are advertised, by name
 }
 
 // look is when a pool was looked at last, and when that last had a node offer less.
@@ -99,7 +97,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 		return reconcile.Result{}, err
 	}
-	r.on.Store(req.Name, true)
 	r.watch.Want()
 	last := r.last(req.Name)
 	if early := gather - r.now().Sub(last.at); early > 0 && early <= gather {
@@ -116,10 +113,13 @@ func closed(pool *v1alpha1.IPPool) bool {
 	return pool.Status.Leasing != v1alpha1.LeasingOpen || pool.Spec.Allocation == v1alpha1.AllocationStopped
 }
 
+// last returns the last look at a pool, and notes that the pool is advertised.
 func (r *Reconciler) last(pool string) look {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.looks[pool]
+	last := r.looks[pool]
+	r.looks[pool] = last
+	return last
 }
 
 func (r *Reconciler) note(pool string, l look) {
@@ -130,7 +130,6 @@ func (r *Reconciler) note(pool string, l look) {
 
 // forget drops what is remembered of a pool that is not advertised.
 func (r *Reconciler) forget(pool string) {
-	r.on.Delete(pool)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.looks, pool)

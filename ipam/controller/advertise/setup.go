@@ -90,10 +90,11 @@ func request(pool string) reconcile.Request {
 
 // all enqueues the pools that are advertised.
 func (r *Reconciler) all(q trigger.Queue) {
-	r.on.Range(func(pool, _ any) bool {
-		q.AddAfter(request(pool.(string)), gather)
-		return true
-	})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for pool := range r.looks {
+		q.AddAfter(request(pool), gather)
+	}
 }
 
 // ofLease enqueues the pool of a lease that comes, goes, or says something else of who has what.
@@ -117,7 +118,9 @@ func (r *Reconciler) ofLease() handler.EventHandler {
 }
 
 func (r *Reconciler) advertised(pool string) bool {
-	_, on := r.on.Load(pool)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, on := r.looks[pool]
 	return on
 }
 
