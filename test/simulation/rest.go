@@ -26,10 +26,6 @@ func (a *simAgent) checkRest(was, is *simDisk) {
 		a.committed = true
 		return
 	}
-	if !a.committed { // what a power failure took away before was not freed
-		a.committed = true
-		return
-	}
 	for name, r := range was.rights { // a block that is leased anew is one of which nothing was freed
 		if now := is.rights[name]; now.UID != r.UID || now.Phase != protocol.Held {
 			maps.DeleteFunc(a.freed, func(x netip.Addr, _ time.Duration) bool { return r.Block.Contains(x) })
