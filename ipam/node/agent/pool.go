@@ -50,6 +50,8 @@ type knownPool struct {
 	shape *allocator.Shape // the part of whole that is for this node
 	whole *allocator.Shape
 	text  string // as kept in the store; empty for a pool that was kept and not heard of since
+	// notHere says why no address of it is for this node; empty if some are.
+	notHere string
 }
 
 func newPool(name protocol.PoolName) *pool {
@@ -152,7 +154,7 @@ func unready(known *knownPool, absent bool) string {
 	case known.Bits4 == 0 && known.Bits6 == 0:
 		return "has not been opened by the controller yet: " + known.notOpen()
 	}
-	return known.notHere()
+	return known.notHere
 }
 
 // notOpen says why p is not open, in the words of its condition where it has one.

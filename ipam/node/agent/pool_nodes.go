@@ -21,7 +21,21 @@ func knownAs(heard Pool, text string) (*knownPool, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &knownPool{Pool: heard, shape: heard.Text.ForNode(whole, heard.Labels), whole: whole, text: text}, nil
+	shape := heard.Text.ForNode(whole, heard.Labels)
+	return &knownPool{Pool: heard, shape: shape, whole: whole, text: text, notHere: notHere(heard, shape)}, nil
+}
+
+// notHere says why no address of a pool is for this node; empty if some are. Shape is the part of
+// it that is.
+func notHere(p Pool, shape *allocator.Shape) string {
+	switch {
+	case !p.Labels.Tells(p.Text):
+		return "has ranges for some nodes alone, and the controller has not told this node its labels yet"
+	case len(shape.Families()) == 0:
+		return fmt.Sprintf("has no range for this node (%s): the nodeSelectors of its ranges are %s; label the node, or add a range for it",
+			p.Labels.ForPeople(), strings.Join(p.Text.Selectors(), "; "))
+	}
+	return ""
 }
 
 // forNode returns a pool as heard, with the labels of this node that tell which part of it is for
@@ -95,18 +109,6 @@ func (ps *pools) relabelPool(ctx context.Context, p *pool) error {
 		return nil
 	}
 	return ps.hear(ctx, p, known.Pool, true)
-}
-
-// notHere says why no address of p is for this node; empty if some are.
-func (p *knownPool) notHere() string {
-	switch {
-	case !p.Labels.Tells(p.Text):
-		return "has ranges for some nodes alone, and the controller has not told this node its labels yet"
-	case len(p.shape.Ranges()) == 0 && len(p.whole.Ranges()) > 0:
-		return fmt.Sprintf("has no range for this node (%s): the nodeSelectors of its ranges are %s; label the node, or add a range for it",
-			p.Labels.ForPeople(), strings.Join(p.Text.Selectors(), "; "))
-	}
-	return ""
 }
 
 // elsewhere says for which nodes an address of p is, if it is not for this one.
