@@ -155,3 +155,38 @@ func TestPinnedSubnets(t *testing.T) {
 		}
 	}
 }
+
+// TestEditedSubnets: where the ranges are edited, a node has a subnet of those of now. It gives
+// back the one that it had when no pod has an address of it any more.
+func TestEditedSubnets(t *testing.T) {
+	w := newPerNode(t, "resubnet", 1, v1alpha1.PerNode{PrefixLength: 27}, "10.69.0.0/24")
+	n := w.nodes[0]
+	before := w.attached(n, "resubnet-before")
+	var p v1alpha1.IPPool
+	if err := kc.Get(t.Context(), client.ObjectKey{Name: w.name}, &p); err != nil {
+		t.Fatal(err)
+	}
+	fleet.Edit(t, kc, &p, func() { p.Spec.Ranges = []v1alpha1.Range{cidr("10.70.0.0/24")} })
+	var after *pod
+	eventually(t, time.Minute, func() error {
+		after = w.run(n, fleet.Unique("resubnet-after"))
+		if err := after.attach(); err != nil {
+			return err
+		}
+		if now := netip.MustParsePrefix("10.70.0.0/24"); !now.Contains(after.addrs[0].Addr()) {
+			after.end(t)
+			return fmt.Errorf("still has %v", after.addrs)
+		}
+		return nil
+	})
+	if got := w.leasesOf(n); len(got) != 2 {
+		t.Errorf("beside a pod with %v the node has leased %v", before.addrs, got)
+	}
+	before.end(t)
+	eventually(t, time.Minute, func() error {
+		if got := w.leasesOf(n); len(got) != 1 || got[0] != after.subnet().String() {
+			return fmt.Errorf("the node has leased %v; want %v", got, after.subnet())
+		}
+		return nil
+	})
+}

@@ -161,6 +161,14 @@ func (bs *blocks) join(p *pool, n addressDemand, finished uint64) (own *acquirin
 	return own, d.ended
 }
 
+// awaitAcquire waits until an acquire that is at a block of p has ended.
+func (bs *blocks) awaitAcquire(ctx context.Context, p *pool) error {
+	if ended := p.demands.underWay(); ended != nil && bs.sched.Wait(ctx, sched.Forever, ended) != 0 {
+		return &notReadyError{Pool: p.name, Why: "has no block for this node yet: " + context.Cause(ctx).Error()}
+	}
+	return nil
+}
+
 // land ends an acquire for n, which was met unless unmet says why not, and wakes whoever waits.
 func (bs *blocks) land(d *demands, n addressDemand, unmet error) {
 	d.mu.Lock()
@@ -173,10 +181,7 @@ func (bs *blocks) land(d *demands, n addressDemand, unmet error) {
 		d.unmetLately[n.key()] = unmetLately{bs.sched.Now(), unmet}
 	}
 	bs.finished.Add(1)
-	if d.ended != nil {
-		close(d.ended)
-	}
-	d.ended = make(chan struct{})
+	d.wake()
 }
 
 // obtainExact leases the block of one address that was asked for by name.
@@ -186,8 +191,15 @@ func (bs *blocks) obtainExact(ctx context.Context, p *pool, n addressDemand) (un
 		return nil, &notReadyError{Pool: p.name, Why: why, News: true}
 	}
 	block := known.shape.Block(n.exact, known.bits(n.family))
-	if err := bs.notThisNodes(known, n.exact, block); err != nil {
-		return nil, err
+	if known.Text.PerNode != nil {
+		release := p.demands.claimAlone(block)
+		if release == nil { // the node may have a subnet in a moment, and has one only
+			return nil, bs.awaitAcquire(ctx, p)
+		}
+		defer release()
+		if err := bs.notThisNodes(known, n.exact, block); err != nil {
+			return nil, err
+		}
 	}
 	r, res, err := bs.rights.settleForADD(ctx, leaseRight(known.Pool, block), bs.rights.beginWith(protocol.Event{Kind: protocol.EventWant}))
 	switch {

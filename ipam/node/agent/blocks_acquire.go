@@ -10,7 +10,6 @@ import (
 	"go4.org/netipx"
 
 	"github.com/tenure-ipam/tenure/allocator"
-	"github.com/tenure-ipam/tenure/ipam/node/sched"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -106,10 +105,7 @@ func (bs *blocks) probe(ctx context.Context, p *pool, known *knownPool, n addres
 			return nil, err
 		}
 		if !ok && trying { // this node is at the rest itself: what comes of that, it looks again
-			if ended := p.demands.underWay(); ended != nil {
-				bs.sched.Wait(ctx, sched.Forever, ended)
-			}
-			return nil, nil
+			return nil, bs.awaitAcquire(ctx, p)
 		}
 		if !ok {
 			return bs.noBlock(ctx, p, known, n), nil
@@ -135,7 +131,7 @@ func (bs *blocks) candidate(p *pool, known *knownPool, n addressDemand, tried ma
 	if known.bits(n.family) == 0 {
 		return netip.Prefix{}, false, false, nil
 	}
-	may, err := bs.subnetsFor(p, known, n.family)
+	may, err := bs.subnetsFor(p, known)
 	if err != nil || may == nil {
 		return netip.Prefix{}, false, err == nil && len(d.trying) > 0, err
 	}

@@ -140,6 +140,31 @@ func (d *demands) unclaim(block netip.Prefix) {
 	delete(d.trying, block)
 }
 
+// claimAlone is claim, where no acquire may be at another block meanwhile. release ends it, and
+// wakes whoever waits; it is nil where an acquire is at a block.
+func (d *demands) claimAlone(block netip.Prefix) (release func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.trying) > 0 {
+		return nil
+	}
+	d.claimLocked(block)
+	return func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		delete(d.trying, block)
+		d.wake()
+	}
+}
+
+// wake has all that wait for an acquire look again. d.mu must be held.
+func (d *demands) wake() {
+	if d.ended != nil {
+		close(d.ended)
+	}
+	d.ended = make(chan struct{})
+}
+
 // ease notes when the pool was not exhausted any more.
 func (d *demands) ease(now protocol.Instant) {
 	d.mu.Lock()

@@ -76,7 +76,7 @@ func (bs *blocks) idleRights(rights []protocol.Right) []protocol.Right {
 			bs.rights.idle.end(r.Name)
 			continue
 		}
-		if r.Kind == protocol.RightLease && r.Phase == protocol.Held && bs.pools.staysHere(r.Pool) {
+		if r.Kind == protocol.RightLease && r.Phase == protocol.Held && bs.pools.staysHere(r) {
 			continue
 		}
 		since := bs.rights.idle.since(r.Name, now)

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/node/assign"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -15,10 +14,26 @@ import (
 // A pool with perNode gives each node one subnet, as one lease, which the node keeps. The cluster
 // gives none of its addresses to others.
 
-// staysHere reports whether a node keeps what it has leased of a pool, though nothing rests on it.
-func (ps *pools) staysHere(name protocol.PoolName) bool {
-	known, absent := ps.heard(name)
-	return known != nil && !absent && known.Text.PerNode != nil && known.Open && !known.Deleting
+// staysHere reports whether this node keeps a lease, though nothing rests on it: it is the subnet
+// that the node may have as the pool is now.
+func (ps *pools) staysHere(r protocol.Right) bool {
+	known, absent := ps.heard(r.Pool)
+	return known != nil && !absent && known.Open && !known.Deleting && known.Text.PerNode != nil && known.mayLease(ps.cfg.Node)(r.Block)
+}
+
+// mayLease returns what reports whether a block is one that a node may lease. Any is, unless each
+// node has a subnet of its own: then those are not that the ranges do not have, or that are pinned
+// to other nodes, and if one is pinned to the node it is that one alone.
+func (p *knownPool) mayLease(node protocol.NodeName) func(block netip.Prefix) bool {
+	if p.Text.PerNode == nil {
+		return func(netip.Prefix) bool { return true }
+	}
+	pin, others := p.Text.PerNode.Pins(string(node))
+	return func(block netip.Prefix) bool {
+		in, ok := p.shape.Locate(block.Addr())
+		_, taken := others[in.Prefix]
+		return ok && !taken && (!pin.IsValid() || in.Prefix == pin)
+	}
 }
 
 // perNode reports whether one of the slots, of any address, is of a pool that gives each node a
@@ -30,14 +45,19 @@ func (ps *pools) perNode(slots []assign.Slot) bool {
 	})
 }
 
-// ownLease returns the block of the pool and family that this node has leased, or may have.
-func (bs *blocks) ownLease(name protocol.PoolName, f allocator.Family) (own netip.Prefix, err error) {
+// ownLease returns the block of a pool that this node has leased, or may have. One that the ranges
+// do not have any more is none. Nor is one of which nothing new is given, since it was taken away,
+// or the store was lost that had it.
+func (bs *blocks) ownLease(known *knownPool) (own netip.Prefix, err error) {
 	err = bs.st.Peek(func(tx *store.Tx) error {
 		for r, err := range tx.Rights() {
 			if err != nil {
 				return err
 			}
-			if r.Kind == protocol.RightLease && r.Pool == name && r.Phase != protocol.Lost && allocator.FamilyOf(r.Block.Addr()) == f {
+			if r.Kind != protocol.RightLease || string(r.Pool) != known.Name || r.Phase == protocol.Lost || r.Phase == protocol.Frozen {
+				continue
+			}
+			if _, there := known.shape.Locate(r.Block.Addr()); there {
 				own = r.Block
 				return nil
 			}
@@ -50,20 +70,13 @@ func (bs *blocks) ownLease(name protocol.PoolName, f allocator.Family) (own neti
 // subnetsFor returns which blocks of a pool this node may lease; nil if it may lease none now. In a
 // pool that gives each node a subnet that is one, unless an acquire is at one already. p's demands
 // are locked.
-func (bs *blocks) subnetsFor(p *pool, known *knownPool, f allocator.Family) (may func(block netip.Prefix) bool, err error) {
-	per := known.Text.PerNode
-	if per == nil {
-		return func(netip.Prefix) bool { return true }, nil
+func (bs *blocks) subnetsFor(p *pool, known *knownPool) (may func(block netip.Prefix) bool, err error) {
+	if known.Text.PerNode != nil {
+		if own, err := bs.ownLease(known); err != nil || own.IsValid() || len(p.demands.trying) > 0 {
+			return nil, err
+		}
 	}
-	if own, err := bs.ownLease(p.name, f); err != nil || own.IsValid() || len(p.demands.trying) > 0 {
-		return nil, err
-	}
-	pin, others := per.Pins(string(bs.cfg.Node))
-	return func(block netip.Prefix) bool {
-		in, _ := known.shape.Locate(block.Addr())
-		_, taken := others[in.Prefix]
-		return !taken && (!pin.IsValid() || in.Prefix == pin)
-	}, nil
+	return known.mayLease(bs.cfg.Node), nil
 }
 
 // noBlock says why there is no block for n.
@@ -73,7 +86,7 @@ func (bs *blocks) noBlock(ctx context.Context, p *pool, known *knownPool, n addr
 	if per == nil {
 		return e
 	}
-	own, err := bs.ownLease(p.name, n.family)
+	own, err := bs.ownLease(known)
 	pin, _ := per.Pins(string(bs.cfg.Node))
 	switch {
 	case err != nil:
@@ -86,7 +99,7 @@ func (bs *blocks) noBlock(ctx context.Context, p *pool, known *knownPool, n addr
 		if l, out, _ := bs.cl.Leases.ReadLease(ctx, known.leaseOf(pin.Addr())); out == protocol.Done {
 			holder = fmt.Sprintf("is leased by %v", l.Holder)
 		}
-		e.Message = fmt.Sprintf("subnet %v of pool %s is pinned to node %s, and %s: correct spec.perNode.pinned, or drain that node and delete its Node", pin, p.name, bs.cfg.Node, holder)
+		e.Message = fmt.Sprintf("subnet %v of pool %s is pinned to node %s, and %s: correct spec.perNode.pinned, or drain that node", pin, p.name, bs.cfg.Node, holder)
 	default:
 		e.Message = fmt.Sprintf("pool %s has no subnet left for node %s: widen its ranges", p.name, bs.cfg.Node)
 	}
@@ -96,12 +109,8 @@ func (bs *blocks) noBlock(ctx context.Context, p *pool, known *knownPool, n addr
 // notThisNodes returns why an address that was asked for by name cannot be this node's: it lies in
 // another node's subnet.
 func (bs *blocks) notThisNodes(known *knownPool, a netip.Addr, block netip.Prefix) error {
-	per := known.Text.PerNode
-	if per == nil {
-		return nil
-	}
-	own, err := bs.ownLease(protocol.PoolName(known.Name), allocator.FamilyOf(a))
-	pin, others := per.Pins(string(bs.cfg.Node))
+	own, err := bs.ownLease(known)
+	pin, others := known.Text.PerNode.Pins(string(bs.cfg.Node))
 	in, _ := known.shape.Locate(a)
 	var why error
 	switch {
