@@ -154,12 +154,13 @@ func (r *Reconciler) publish(ctx context.Context, pool *v1alpha1.IPPool, last lo
 	for _, g := range grouped(room.Parts, nodes) {
 		p.add(plan(g.left(room.Used, a), g.nodes, now.Sub(last.lowered) >= settle))
 	}
-	last.at = now
-	if p.lowers {
+	err = r.apply(ctx, pool.Name, p.changes[:min(len(p.changes), batch)])
+	last.at, now = now, r.now()
+	if p.lowers { // also where it was not answered
 		last.lowered = now
 	}
 	r.note(pool.Name, last)
-	if err := r.apply(ctx, pool.Name, p.changes[:min(len(p.changes), batch)]); err != nil {
+	if err != nil {
 		return r.refused(ctx, pool, err)
 	}
 	after := recheck
