@@ -71,12 +71,13 @@ func (bs *blocks) idleRights(rights []protocol.Right) []protocol.Right {
 		return nil
 	}
 	var idle []protocol.Right
+	stay := bs.pools.staying(rights, empty)
 	for _, r := range rights {
 		if !empty[r.Name] {
 			bs.rights.idle.end(r.Name)
 			continue
 		}
-		if r.Kind == protocol.RightLease && r.Phase == protocol.Held && bs.pools.staysHere(r) {
+		if stay[r.Name] {
 			continue
 		}
 		since := bs.rights.idle.since(r.Name, now)
@@ -128,9 +129,9 @@ func cededWhole(r protocol.Right) bool {
 // that its use of the pool suggests.
 func (bs *blocks) spare(tx *store.Tx, name protocol.PoolName) map[allocator.Family]int {
 	more := map[allocator.Family]int{}
-	pressure := allocator.PressureLow
+	pressure, perNode := allocator.PressureLow, false
 	if known, absent := bs.pools.heard(name); known != nil {
-		pressure = known.Pressure
+		pressure, perNode = known.Pressure, known.Text.PerNode != nil
 		if absent || known.Deleting || !known.Open {
 			pressure = allocator.PressureExhausted
 		}
@@ -142,7 +143,7 @@ func (bs *blocks) spare(tx *store.Tx, name protocol.PoolName) map[allocator.Fami
 			continue
 		}
 		reserve := 0
-		if c.Taken > 0 {
+		if c.Taken > 0 && !perNode { // a node has one subnet, whatever it uses
 			reserve = allocator.Reserve(c.Taken, pressure)
 		}
 		more[f] = c.Free - reserve

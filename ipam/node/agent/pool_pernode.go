@@ -14,9 +14,28 @@ import (
 // A pool with perNode gives each node one subnet, as one lease, which the node keeps. The cluster
 // gives none of its addresses to others.
 
-// staysHere reports whether this node keeps a lease, though nothing rests on it: it is the subnet
-// that the node may have as the pool is now.
-func (ps *pools) staysHere(r protocol.Right) bool {
+// staying returns which leases this node keeps, though nothing rests on them: of each pool that
+// gives each node a subnet one, the first on which something rests, or else the first of all. It
+// may have two after edits that took the ranges of one away and gave them back.
+func (ps *pools) staying(rights []protocol.Right, empty map[string]bool) map[string]bool {
+	of := map[protocol.PoolName]string{}
+	for _, r := range rights {
+		if own, ok := of[r.Pool]; ps.mayStay(r) && (!ok || empty[own] && !empty[r.Name]) {
+			of[r.Pool] = r.Name
+		}
+	}
+	stay := map[string]bool{}
+	for _, name := range of {
+		stay[name] = true
+	}
+	return stay
+}
+
+// mayStay reports whether a right is to the subnet that this node may have as its pool is now.
+func (ps *pools) mayStay(r protocol.Right) bool {
+	if r.Kind != protocol.RightLease || r.Phase != protocol.Held {
+		return false
+	}
 	known, absent := ps.heard(r.Pool)
 	return known != nil && !absent && known.Open && !known.Deleting && known.Text.PerNode != nil && known.mayLease(ps.cfg.Node)(r.Block)
 }

@@ -3,9 +3,11 @@ package agent
 import (
 	"errors"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/node/assign"
@@ -40,26 +42,62 @@ func putLease(t *testing.T, a *Agent, p *pool, block string, phase protocol.Phas
 }
 
 // TestSubnetThatStays: a node keeps its subnet, but not one that the pool does not have any more,
-// or has pinned to another node; and not while it has another one pinned.
+// or has pinned to another node; and not while it has another one pinned. Of two it keeps the one
+// on which something rests.
 func TestSubnetThatStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, tt := range []struct {
-			block string
-			pins  []poolspec.Pin
-			stays bool
+			blocks, used []string
+			pins         []poolspec.Pin
+			goes         []string
 		}{
-			{"10.0.0.4/30", nil, true},
-			{"10.0.0.4/30", []poolspec.Pin{{Node: "n1", CIDR: "10.0.0.4/30"}, {Node: "n2", CIDR: "10.0.0.8/30"}}, true},
-			{"10.0.0.4/30", []poolspec.Pin{{Node: "n1", CIDR: "10.0.0.8/30"}}, false},
-			{"10.0.0.4/30", []poolspec.Pin{{Node: "n2", CIDR: "10.0.0.4/30"}}, false},
-			{"10.9.0.4/30", nil, false},
+			{blocks: []string{"10.0.0.4/30"}},
+			{blocks: []string{"10.0.0.4/30"}, pins: []poolspec.Pin{{Node: "n1", CIDR: "10.0.0.4/30"}, {Node: "n2", CIDR: "10.0.0.8/30"}}},
+			{blocks: []string{"10.0.0.4/30"}, pins: []poolspec.Pin{{Node: "n1", CIDR: "10.0.0.8/30"}}, goes: []string{"10.0.0.4/30"}},
+			{blocks: []string{"10.0.0.4/30"}, pins: []poolspec.Pin{{Node: "n2", CIDR: "10.0.0.4/30"}}, goes: []string{"10.0.0.4/30"}},
+			{blocks: []string{"10.9.0.4/30"}, goes: []string{"10.9.0.4/30"}},
+			{blocks: []string{"10.0.0.4/30", "10.0.0.8/30"}, goes: []string{"10.0.0.8/30"}},
+			{blocks: []string{"10.0.0.4/30", "10.0.0.8/30"}, used: []string{"10.0.0.9", "10.0.0.10"}, goes: []string{"10.0.0.4/30"}},
+			{blocks: []string{"10.0.0.4/30", "10.0.0.8/30"}, used: []string{"10.0.0.5", "10.0.0.9"}},
 		} {
 			a, p := newPerNodeAgent(t, tt.pins...)
-			if got := a.pools.staysHere(leaseRight(p.known.Pool, netip.MustParsePrefix(tt.block))); got != tt.stays {
-				t.Errorf("%s with %v stays: %v; want %v", tt.block, tt.pins, got, tt.stays)
+			a.cfg.Idle, a.reg.registrar.Term = time.Minute, 3
+			var rights []protocol.Right
+			for _, block := range tt.blocks {
+				r := putLease(t, a, p, block, protocol.Held)
+				r.Term = 3
+				rights = append(rights, r)
+			}
+			takeIn(t, a, p, tt.blocks, tt.used)
+			a.blocks.idleRights(rights)
+			time.Sleep(2 * time.Minute)
+			var goes []string
+			for _, r := range a.blocks.idleRights(rights) {
+				goes = append(goes, r.Block.String())
+			}
+			if !slices.Equal(goes, tt.goes) {
+				t.Errorf("of %v with pins %v, where %v are used, %v go back; want %v", tt.blocks, tt.pins, tt.used, goes, tt.goes)
 			}
 		}
 	})
+}
+
+// takeIn opens blocks of the pool, and takes addresses of them.
+func takeIn(t *testing.T, a *Agent, p *pool, blocks, used []string) {
+	t.Helper()
+	err := a.st.Update(t.Context(), func(tx *store.Tx) (err error) {
+		space := allocator.NewSpace(tx.Table(p.name), p.known.shape)
+		for _, block := range blocks {
+			err = errors.Join(err, space.Open(netip.MustParsePrefix(block)))
+		}
+		for _, x := range used {
+			err = errors.Join(err, space.Take(netip.MustParseAddr(x)))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestOneSubnet: a node leases a subnet if it has none of which it can give addresses.
