@@ -33,9 +33,14 @@ func TestPending(t *testing.T) {
 	if _, _, found := weighed(p, facts); found.Stage != StagePods {
 		t.Errorf("stage %d, %q; want that another node's word on pod hangs does not count", found.Stage, found.Why)
 	}
-	p.Since = now.Add(-sandboxWithin - time.Second)
-	if _, _, found := weighed(p, facts); found.Stage != StageClear {
-		t.Errorf("stage %d, %q after %v", found.Stage, found.Why, sandboxWithin)
+	for after, want := range map[time.Duration]Stage{
+		9 * time.Minute:         StagePods, // the kubelet gives a sandbox four minutes, and CRI-O its network five more
+		addWithin + time.Second: StageClear,
+	} {
+		p.Since = now.Add(-after)
+		if _, _, found := weighed(p, facts); found.Stage != want {
+			t.Errorf("stage %d, %q after %v; want %d", found.Stage, found.Why, after, want)
+		}
 	}
 }
 
@@ -143,7 +148,7 @@ func TestPendingAfterADefinitionWasWritten(t *testing.T) {
 	for _, tt := range []struct {
 		changed time.Time
 		want    Stage
-	}{{now.Add(-time.Second), StagePods}, {now.Add(-sandboxWithin - time.Second), StageClear}, {time.Time{}, StageClear}} {
+	}{{now.Add(-time.Second), StagePods}, {now.Add(-addWithin - time.Second), StageClear}, {time.Time{}, StageClear}} {
 		d := switched
 		d.Changed = tt.changed
 		if _, _, found := weighed(p, Facts{Definitions: []Definition{d}, Pods: []Pod{pod("hangs", "ns/net", "")}}); found.Stage != tt.want {

@@ -7,15 +7,16 @@ import (
 	"time"
 )
 
-// sandboxWithin is how long a runtime takes at most for a pod's sandbox, and so an ADD of another
-// IPAM that was under way: the kubelet gives it two minutes.
-const sandboxWithin = 150 * time.Second
+// addWithin is for how long an ADD of another IPAM may go on that was under way. The kubelet gives
+// a sandbox four minutes, and CRI-O its network five more. A meta-plugin reads all definitions
+// before the first ADD, and may have them in a cache.
+const addWithin = 10 * time.Minute
 
 // pending returns the pods that may still get an address of the pool by another IPAM. They were
 // bound to their nodes before the pool took its addresses over, or before the definition was last
 // written that they select, and that may have been another IPAM's until then. Whether the other
 // IPAM is done with them their nodes have to say: see hasAll and hasAsked. Not so of pods that show
-// what Tenure has given them. After sandboxWithin no pod counts.
+// what Tenure has given them. After addWithin no pod counts.
 func (w *weighing) pending(segment []Definition) (waiting []*Pod) {
 	since := map[string]time.Time{}
 	for _, d := range segment {
@@ -23,7 +24,7 @@ func (w *weighing) pending(segment []Definition) (waiting []*Pod) {
 		if d.Changed.After(at) {
 			at = d.Changed
 		}
-		if !at.IsZero() && w.Now.Sub(at) <= sandboxWithin {
+		if !at.IsZero() && w.Now.Sub(at) <= addWithin {
 			since[d.String()] = at.Add(skew)
 		}
 	}

@@ -34,14 +34,8 @@ func (c Conflict) String() string {
 	return fmt.Sprintf("%v belongs to %s", c.Addr, strings.Join(c.Owners, " and to "))
 }
 
-const (
-	// skew is by how much the clocks of the API server and the controller may differ.
-	skew = 5 * time.Second
-	// watchAfter is how long after a pool has taken addresses over pods that were bound
-	// before may come to have some all the same, as where a meta-plugin keeps
-	// definitions in a cache.
-	watchAfter = 10 * time.Minute
-)
+// skew is by how much the clocks of the API server and the controller may differ.
+const skew = 5 * time.Second
 
 // A Finding is what a look has found of one pool.
 type Finding struct {
@@ -266,7 +260,7 @@ func (w *weighing) ofStatus(c claim) bool {
 		return false
 	case w.New != nil && w.New.Contains(c.addr), d == nil, d.IPAM != Type:
 		return true
-	case len(w.Kept) == 0 || w.Since.IsZero() || w.Now.Sub(w.Since) > watchAfter:
+	case len(w.Kept) == 0 || w.Since.IsZero() || w.Now.Sub(w.Since) > addWithin:
 		return false
 	}
 	return c.pod.Bound.IsZero() || !c.pod.Bound.After(w.Since.Add(skew))
@@ -361,7 +355,7 @@ func (w *weighing) judge(f *Finding, pending []*Pod) {
 		f.Stage, f.Why = StageReports, "what pods have may be where an agent cannot read it: "+Unread(w.Name, unread)
 	case len(pods) > 0:
 		f.Stage, f.Why = StagePods, fmt.Sprintf("pods that were bound to their nodes before may still get an address of another IPAM: %s. "+
-			"Each is waited for until it shows one, asks Tenure (for this network alone) or is deleted, and for %v at most after the pool or its definition was last changed", Few(pods), sandboxWithin)
+			"Each is waited for until it shows one, asks Tenure (for this network alone) or is deleted, and for %v at most after the pool or its definition was last changed", Few(pods), addWithin)
 	default:
 		f.Stage = StageClear
 	}

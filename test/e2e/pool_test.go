@@ -18,8 +18,7 @@ import (
 )
 
 var _ = Describe("A pool", func() {
-	// What follows by itself takes a second. Pods of other IPAMs would be waited for two and a half
-	// minutes.
+	// What follows by itself takes a second. Pods of other IPAMs would be waited for ten minutes.
 	const soon = time.Minute
 
 	It("is made larger while a pod has an address of it, and gives the added addresses at once", func(ctx context.Context) {

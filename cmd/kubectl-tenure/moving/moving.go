@@ -46,7 +46,7 @@ type moving struct {
 // addMoveFlags adds the flags of both; waits says what is waited for.
 func (m *moving) addMoveFlags(c *cobra.Command, waits string) {
 	c.Flags().BoolVar(&m.apply, "apply", false, "switch the definitions; without it nothing is written")
-	c.Flags().DurationVar(&m.timeout, "timeout", 10*time.Minute, "how long to wait until "+waits)
+	c.Flags().DurationVar(&m.timeout, "timeout", 15*time.Minute, "how long to wait until "+waits)
 	c.Flags().StringVarP(&m.o.Format, "output", "o", "", "what to write: json, yaml")
 }
 
