@@ -102,6 +102,8 @@ func (p *Pod) parse(raw json.RawMessage) error {
 			p.UID, err = plainjson.ReadText[string](v)
 		case "annotations":
 			p.Annotations, err = plainjson.ReadTexts(v)
+		case "moving":
+			p.Moving = string(v) == "true"
 		case "namespaceLabels":
 			p.NamespaceLabels, err = plainjson.ReadTexts(v)
 		}

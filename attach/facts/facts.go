@@ -96,6 +96,9 @@ type Pod struct {
 	PodRef
 	// Annotations are those whose keys say something about networks, not all.
 	Annotations map[string]string `json:"annotations,omitempty"`
+	// Moving says that a virtual machine moves to the pod: until it has, its addresses are at
+	// another pod, and the one where they are to be does not announce them.
+	Moving bool `json:"moving,omitempty"`
 	// NamespaceLabels are the labels of the pod's namespace.
 	NamespaceLabels map[string]string `json:"namespaceLabels,omitempty"`
 }

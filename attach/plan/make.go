@@ -29,7 +29,7 @@ type Call struct {
 // carried out.
 func Make(c *Config, call Call, a facts.Answer, disk Disk) (Plan, error) {
 	m := &maker{config: c, call: call, answer: a, disk: disk, taken: map[string]string{}, devices: map[string]int{}}
-	m.plan.Pod = a.Pod.PodRef
+	m.plan.Pod, m.plan.Moving = a.Pod.PodRef, a.Pod.Moving
 	for _, ignored := range c.Ignored {
 		m.note("configuration key without effect: %s", ignored)
 	}

@@ -18,6 +18,9 @@ type Plan struct {
 	// Steps are carried out in this order, the default network's first (NPWG v1.3,
 	// section 6), and undone in the reverse order.
 	Steps []Step `json:"steps"`
+	// Moving says that a virtual machine moves to the pod, which does not announce its addresses.
+	// It is not kept.
+	Moving bool `json:"-"`
 	// Missing are the networks that were asked for and for which no step could be made: only their
 	// names and interfaces. They are for people, and not kept.
 	Missing []Step `json:"-"`

@@ -194,6 +194,10 @@ const (
 	Launcher      = "virt-launcher"
 )
 
+// MovingLabel is the label that KubeVirt gives to a pod to which a virtual machine moves while it
+// runs.
+const MovingLabel = "kubevirt.io/migrationJobUID"
+
 // ConditionIPsAllocated is the type of a claim's condition, customary since
 // OVN-Kubernetes.
 const ConditionIPsAllocated = "IPsAllocated"

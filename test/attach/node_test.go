@@ -294,6 +294,7 @@ type agent struct {
 	annotations map[string]map[string]string // by pod
 	labels      map[string]string            // of the pods' namespace
 	podNetworks []facts.PodNetwork           // of any pod that lists some
+	moving      bool                         // a virtual machine moves to any pod
 	answer      *agentapi.Response           // instead of the facts
 	refuse      bool                         // refuse reports
 	questions   []facts.Question
@@ -354,7 +355,7 @@ func (a *agent) Serve(_ context.Context, req agentapi.Request) agentapi.Response
 }
 
 func (a *agent) factsOf(q facts.Question) facts.Answer {
-	answer := facts.Answer{Pod: facts.Pod{PodRef: q.Pod, Annotations: a.annotations[q.Pod.Name], NamespaceLabels: a.labels}}
+	answer := facts.Answer{Pod: facts.Pod{PodRef: q.Pod, Annotations: a.annotations[q.Pod.Name], Moving: a.moving, NamespaceLabels: a.labels}}
 	if answer.Pod.Annotations[podnetwork.AnnotationNetworks] != "" {
 		answer.PodNetworks = a.podNetworks
 	}

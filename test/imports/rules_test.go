@@ -406,6 +406,10 @@ var rules = []rule{
 		never: join(ours, kubernetes, bolt, processes),
 	},
 	{
+		pkg: "./attach/cni/segment", why: "it knows addresses and neighbours, not who has given the addresses",
+		never: join(ours, kubernetes, bolt, cni, processes),
+	},
+	{
 		pkg: "./attach/cni/delegate", why: "it runs on the host with a plan and a journal, and asks nobody",
 		never: join(kubernetes, bolt, []string{"./ipam", "./api/v1alpha1", "./claims"}), but: []string{"./ipam/cniresults", "./ipam/lean/cniname", "./ipam/atomicfile", "./ipam/pause", "./ipam/lean/plainjson"},
 	},

@@ -35,6 +35,8 @@ type Pod struct {
 	UID, MirrorOf protocol.UID
 	// Annotations are those that [plan.ReadsAnnotation] accepts, or more.
 	Annotations map[string]string
+	// Moving says that a virtual machine moves to the pod while it runs.
+	Moving bool
 }
 
 // is reports whether uid, as a runtime told it, is p's. An empty one is anybody's.

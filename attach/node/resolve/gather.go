@@ -54,7 +54,7 @@ func Gather(ctx context.Context, src Source, q facts.Question) (facts.Answer, er
 	}
 	answer := facts.Answer{Pod: facts.Pod{
 		PodRef:      facts.PodRef{Namespace: pod.Namespace, Name: pod.Name, UID: uid},
-		Annotations: telling(pod.Annotations),
+		Annotations: telling(pod.Annotations), Moving: pod.Moving,
 	}}
 	refs := plan.Wanted(q, answer.Pod)
 	if refs, err = addPodNetworks(ctx, src, &answer, refs); err != nil {

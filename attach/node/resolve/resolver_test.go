@@ -491,6 +491,22 @@ func TestMissingDefinitionsAreNotAllLookedUp(t *testing.T) {
 	})
 }
 
+// TestMovingPod: the plugin is told that a virtual machine moves to the pod.
+func TestMovingPod(t *testing.T) {
+	w := newWorld()
+	run(t, w, func(t *testing.T, r *Resolver) {
+		moving := podOf("p", "u1", "")
+		moving.Moving = true
+		w.seen(r, moving)
+		w.seen(r, podOf("q", "u2", ""))
+		for name, uid := range map[string]string{"p": "u1", "q": "u2"} {
+			if a := mustAsk(t, r, question(name, uid)); a.Pod.Moving != (name == "p") {
+				t.Errorf("of pod %s it is told that a machine moves there: %t", name, a.Pod.Moving)
+			}
+		}
+	})
+}
+
 // TestNamespaceLabelsWhereADefinitionAsksForThem (N77).
 func TestNamespaceLabelsWhereADefinitionAsksForThem(t *testing.T) {
 	w := newWorld()

@@ -86,7 +86,7 @@ func (p *attachPods) Annotate(ctx context.Context, pod protocol.PodRef, annotati
 func attachPodOf(o metav1.Object) resolve.Pod {
 	return resolve.Pod{
 		Namespace: o.GetNamespace(), Name: o.GetName(), UID: protocol.UID(o.GetUID()), MirrorOf: kube.MirrorOf(o),
-		Annotations: o.GetAnnotations(),
+		Annotations: o.GetAnnotations(), Moving: o.GetLabels()[kube.MovingLabel] != "",
 	}
 }
 

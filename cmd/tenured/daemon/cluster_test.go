@@ -30,3 +30,12 @@ func TestSetOfAPod(t *testing.T) {
 		t.Error("the watch of pods drops the annotation")
 	}
 }
+
+// TestPodToWhichAMachineMoves: KubeVirt's label says it.
+func TestPodToWhichAMachineMoves(t *testing.T) {
+	for label, moving := range map[string]bool{"kubevirt.io/migrationJobUID": true, "kubevirt.io/created-by": false} {
+		if o := (metav1.ObjectMeta{Labels: map[string]string{label: "4c9d"}}); attachPodOf(&o).Moving != moving {
+			t.Errorf("with label %s a machine moves there: %t; want %t", label, !moving, moving)
+		}
+	}
+}
