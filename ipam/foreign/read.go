@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"net/netip"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -26,12 +27,52 @@ func ReadPod(o *corev1.Pod) Pod {
 	if o.Spec.HostNetwork {
 		return p // no interface is ever attached to it
 	}
-	selections, _ := npwg.Parse(o.Annotations[npwg.AnnotationNetworks], o.Namespace, npwg.AnyVersion)
-	for _, s := range selections { // also where another element is at fault
+	selections := selectionsOf(o.Annotations[npwg.AnnotationNetworks], o.Namespace)
+	for _, s := range selections {
 		p.Selected = append(p.Selected, s.String())
 	}
 	p.Shows = readStatus(o.Annotations[npwg.AnnotationStatus], selections)
 	return p
+}
+
+// selectionsOf returns what an annotation selects as Tenure reads it, and after that what it
+// selects for Multus alone, each definition once. Who attaches pods may be either.
+func selectionsOf(annotation, namespace string) []npwg.Selection {
+	all, _ := npwg.Parse(annotation, namespace, npwg.AnyVersion) // also where another element is at fault
+	most := len(all) + npwg.MaxSelections
+	known := map[string]bool{}
+	for _, s := range all {
+		known[s.String()] = true
+	}
+	for _, s := range asMultus(annotation) {
+		s.Namespace = cmp.Or(s.Namespace, namespace)
+		if text := s.String(); s.Name != "" && !known[text] && len(all) < most {
+			known[text], all = true, append(all, s)
+		}
+	}
+	return all
+}
+
+// asMultus reads an annotation as Multus does. It takes the keys of JSON in any case, blanks around
+// names, and as many elements as there are.
+func asMultus(annotation string) (all []npwg.Selection) {
+	if strings.ContainsAny(annotation, `[{"`) {
+		var elements []struct{ Namespace, Name, Interface string }
+		_ = json.Unmarshal([]byte(annotation), &elements) // as much of it as can be read
+		for _, e := range elements {
+			all = append(all, npwg.Selection{Namespace: e.Namespace, Name: e.Name, Interface: e.Interface})
+		}
+		return all
+	}
+	for item := range strings.SplitSeq(annotation, ",") {
+		object, iface, _ := strings.Cut(item, "@")
+		namespace, name, ok := strings.Cut(object, "/")
+		if !ok {
+			namespace, name = "", object
+		}
+		all = append(all, npwg.Selection{Namespace: strings.TrimSpace(namespace), Name: strings.TrimSpace(name), Interface: strings.TrimSpace(iface)})
+	}
+	return all
 }
 
 // readStatus returns the addresses of a status annotation that selections explain: not
