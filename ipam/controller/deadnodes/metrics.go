@@ -41,6 +41,10 @@ func NewMetrics() *Metrics {
 		Name: "tenure_takeover_waiting",
 		Help: "Leases, uses and requests of dead nodes that wait until somebody vouches with the out-of-service taint, as their pools ask.",
 	}, m.waiting)
+	// What begins with the first node that dies would show no growth then.
+	for _, why := range []protocol.Evidence{protocol.EvidenceSilence, protocol.EvidenceTaint} {
+		m.terms.WithLabelValues(why.String())
+	}
 	return m
 }
 

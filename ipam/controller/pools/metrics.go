@@ -15,6 +15,7 @@ type Metrics struct {
 	addresses *prometheus.GaugeVec
 	leases    *prometheus.GaugeVec
 	open      *prometheus.GaugeVec
+	pressure  *prometheus.GaugeVec
 }
 
 // NewMetrics returns the collectors.
@@ -32,6 +33,9 @@ func NewMetrics() *Metrics {
 		open: with.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "tenure_pool_open", Help: "1 if blocks of the pool may be leased, else 0.",
 		}, []string{"pool"}),
+		pressure: with.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "tenure_pool_pressure", Help: "How scarce the pool's addresses are, as its status says: 0 Low, 1 High, 2 Exhausted.",
+		}, []string{"pool"}),
 	}
 }
 
@@ -48,10 +52,14 @@ func (m *Metrics) observe(pool *v1alpha1.IPPool, t tally, shape *allocator.Shape
 		open = 1
 	}
 	m.open.WithLabelValues(pool.Name).Set(open)
+	if p, err := allocator.ParsePressure(string(pool.Status.Pressure)); err == nil { // a new pool has none yet
+		m.pressure.WithLabelValues(pool.Name).Set(float64(p))
+	}
 }
 
 func (m *Metrics) forget(pool string) {
 	m.addresses.DeletePartialMatch(prometheus.Labels{"pool": pool})
 	m.leases.DeleteLabelValues(pool)
 	m.open.DeleteLabelValues(pool)
+	m.pressure.DeleteLabelValues(pool)
 }
