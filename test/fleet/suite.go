@@ -122,15 +122,24 @@ func (c *Cluster) Create(ctx context.Context, objects ...client.Object) error {
 
 // StartController runs a controller that counts and gives back soon, until stop is called.
 func StartController(ctx context.Context, as *rest.Config) (stop func() error, err error) {
+	return StartMeasured(ctx, as, "")
+}
+
+// StartMeasured is StartController with the controller's metrics at an address.
+func StartMeasured(ctx context.Context, as *rest.Config, metrics string) (stop func() error, err error) {
 	cfg := controller.DefaultConfig()
 	cfg.CountsEvery, cfg.Idle = time.Second, 2*time.Second
-	return RunController(ctx, cfg, as, slog.New(slog.DiscardHandler))
+	return run(ctx, cfg, metrics, as, slog.New(slog.DiscardHandler))
 }
 
 // RunController runs a controller that has no rival, and listens nowhere, until stop is
 // called.
 func RunController(ctx context.Context, cfg controller.Config, as *rest.Config, log *slog.Logger) (stop func() error, err error) {
-	cfg.LeaderElection, cfg.Health, cfg.Metrics = false, "", ""
+	return run(ctx, cfg, "", as, log)
+}
+
+func run(ctx context.Context, cfg controller.Config, metrics string, as *rest.Config, log *slog.Logger) (stop func() error, err error) {
+	cfg.LeaderElection, cfg.Health, cfg.Metrics = false, "", metrics
 	c, err := controller.New(cfg, as, log)
 	if err != nil {
 		return nil, err

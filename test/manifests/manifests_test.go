@@ -32,6 +32,7 @@ const (
 	vifs        = "components: [../../deploy/attach, ../../deploy/vifs]\n"
 	neutron     = "components: [../../deploy/neutron]\n"
 	openshift   = "components: [../../deploy/openshift]\n"
+	dashboards  = "components: [../../deploy/dashboards]\n"
 	subnets     = "- op: add\n      path: /spec/template/spec/containers/0/args/-\n      value: --neutron-subnet-namespaces=team-a,team-b\n"
 	kuryr       = "patches:\n- target: {kind: Deployment, name: tenure-controller}\n" +
 		"  patch: |\n    - {op: add, path: /spec/template/spec/containers/0/args/-, value: --kuryr-annotation}\n"
@@ -78,6 +79,9 @@ func TestChartIsTheBase(t *testing.T) {
 		"K9 Neutron, and subnets for two namespaces": {
 			Base + images + neutron + "patches:\n- target: {kind: Deployment, name: tenure-controller}\n  patch: |\n    " + subnets,
 			[]string{"--set=neutron.cloudsSecret=tenure-neutron,neutron.subnetNamespaces={team-a,team-b}"},
+		},
+		"dashboards": {
+			Base + images + dashboards, []string{"--set=metrics.dashboards.enabled=true"},
 		},
 		"OpenShift": {
 			Base + images + openshift, []string{openShiftAPI},
@@ -240,6 +244,11 @@ func TestChartRefuses(t *testing.T) {
 		"attach.config.isolation=None":                              "isolation",
 		"attach.config.specVersion=2":                               "/attach/config/specVersion",
 		"metrics.service=false,metrics.serviceMonitor.enabled=true": "metrics.agents",
+		"metrics.dashboards.enabled=yes":                            "/metrics/dashboards/enabled",
+		"metrics.dashboards.namespace=":                             "/metrics/dashboards/namespace",
+		"metrics.dashboards.labels.x=true":                          "/metrics/dashboards/labels/x",
+		"metrics.rule.enabled=true":                                 "rule",
+		"metrics.rules.enabled=true":                                "install the operator first",
 	} {
 		if _, err := Chart(t.Context(), "--set="+set); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v; want it refused, naming %s", set, err, want)

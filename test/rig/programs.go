@@ -115,6 +115,9 @@ var openstack = set{unpack: provideNeutron}
 // site is what renders the documentation.
 var site = set{unpack: provideSite}
 
+// prometheus is what collects metrics, and tells which alerts fire.
+var prometheus = set{unpack: providePrometheus}
+
 // tags are the build tags of p: without its own, runc starts no container that has
 // a seccomp profile, as every sandbox has.
 func (p program) tags() string {

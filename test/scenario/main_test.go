@@ -23,13 +23,16 @@ var (
 	accounts fleet.Accounts
 )
 
+// controllerMetrics is where the controller serves its metrics, in the sandbox's own network.
+const controllerMetrics = "127.0.0.1:9473"
+
 func TestMain(m *testing.M) {
 	os.Exit(fleet.Main(controlplane.Options{}, func(ctx context.Context, c *fleet.Cluster) (code int, err error) {
 		cp, api, kc = c.ControlPlane, c.API, c.Client
 		if accounts, err = fleet.Install(ctx, cp, kc); err != nil {
 			return 0, err
 		}
-		stop, err := fleet.StartController(ctx, accounts.Controller)
+		stop, err := fleet.StartMeasured(ctx, accounts.Controller, controllerMetrics)
 		if err != nil {
 			return 0, err
 		}
