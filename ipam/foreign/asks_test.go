@@ -21,13 +21,13 @@ func TestPending(t *testing.T) {
 	facts := Facts{
 		Definitions: []Definition{switched}, Agents: map[protocol.NodeName]bool{"n1": true},
 		Pods:    []Pod{pod("hangs", "ns/net", ""), pod("has", "ns/net", "10.0.0.5"), pod("other", "ns/elsewhere", ""), pod("asks", "ns/net", ""), late},
-		Reports: map[protocol.NodeName]protocol.Report{"n1": {Asking: []protocol.UID{"asks"}}},
+		Reports: map[protocol.NodeName]protocol.Report{"n1": {Asked: map[string][]protocol.UID{"net": {"asks"}}}},
 	}
 	p := lan(t)
 	if _, _, found := weighed(p, facts); found.Stage != StagePods || !strings.Contains(found.Why, ": ns/hangs. ") {
 		t.Errorf("stage %d, %q; want that it waits for pod hangs", found.Stage, found.Why)
 	}
-	facts.Reports["n2"] = protocol.Report{Asking: []protocol.UID{"hangs"}}
+	facts.Reports["n2"] = protocol.Report{Asked: map[string][]protocol.UID{"net": {"hangs"}}}
 	facts.Agents["n2"] = true
 	p.CheckAll = true // every node is asked
 	if _, _, found := weighed(p, facts); found.Stage != StagePods {
@@ -93,22 +93,44 @@ func TestPendingThoughItShowsSomething(t *testing.T) {
 }
 
 // TestPendingOfTwoNetworks: an ADD for one network of a pod does not tell that another IPAM is done
-// with the next one. A meta-plugin has read all definitions before the first ADD.
+// with the next one, also of a network that every pod has without selecting it. A meta-plugin has
+// read all definitions before the first ADD.
 func TestPendingOfTwoNetworks(t *testing.T) {
 	first := definition("first", `{"type":"tenure","pool":"another"}`)
 	apart := definition("apart", `{"type":"bridge"}`)
+	second := definition("second", `{"type":"tenure","pool":"lan"}`)
+	named := ReadDefinition("ns", "named", `{"name":"net","type":"macvlan","ipam":{"type":"tenure","pool":"another"}}`, nil)
 	for _, tt := range []struct {
-		selected string
-		want     Stage
-	}{{"ns/first", StagePods}, {"ns/gone", StagePods}, {"ns/net", StageClear}, {"ns/apart", StageClear}} {
-		p := pod("p", tt.selected, "")
-		p.Selected = append(p.Selected, "ns/net")
+		selected, asked string
+		want            Stage
+	}{
+		{"net", "net", StageClear},
+		{"net", "every", StagePods},
+		{"first,net", "first", StagePods},
+		{"first,net", "net", StageClear},
+		{"net,net", "net", StageClear},
+		{"net,second", "net", StagePods},
+		{"net,second", "net,second", StageClear},
+		{"apart,net", "net", StageClear},
+		{"gone,net", "net", StagePods},
+		{"named,net", "net", StagePods},
+		{"net,named", "net", StagePods},
+	} {
+		p := pod("p", "", "")
+		p.Selected = nil
+		for name := range strings.SplitSeq(tt.selected, ",") {
+			p.Selected = append(p.Selected, "ns/"+name)
+		}
+		asked := map[string][]protocol.UID{}
+		for network := range strings.SplitSeq(tt.asked, ",") {
+			asked[network] = []protocol.UID{"p"}
+		}
 		facts := Facts{
-			Definitions: []Definition{switched, first, apart}, Agents: map[protocol.NodeName]bool{"n1": true}, Pods: []Pod{p},
-			Reports: map[protocol.NodeName]protocol.Report{"n1": {Asking: []protocol.UID{"p"}}},
+			Definitions: []Definition{switched, first, apart, second, named}, Agents: map[protocol.NodeName]bool{"n1": true}, Pods: []Pod{p},
+			Reports: map[protocol.NodeName]protocol.Report{"n1": {Asked: asked}},
 		}
 		if _, _, found := weighed(lan(t), facts); found.Stage != tt.want {
-			t.Errorf("the ADD of a pod of %s and ns/net has come: stage %d, %q; want %d", tt.selected, found.Stage, found.Why, tt.want)
+			t.Errorf("of a pod of %s the ADDs for %s have come: stage %d, %q; want %d", tt.selected, tt.asked, found.Stage, found.Why, tt.want)
 		}
 	}
 }

@@ -76,22 +76,25 @@ func (w *weighing) hasAll(p *Pod) bool {
 	return !slices.ContainsFunc(p.Selected, func(d string) bool { return w.mine[d] && !w.shows(p, d, seen) })
 }
 
-// hasAsked reports whether the ADD for the pool's network has come to Tenure, of a pod that may
-// still get an address of it by another IPAM. Its node says which pods' ADDs have come, and not for
-// which network: a meta-plugin reads all definitions, and then has one ADD after the other. So that
-// tells nothing of a pod that may select two networks of Tenure's.
+// hasAsked reports whether the ADDs for all of the pool's networks that a pod selects have come to
+// Tenure. Those for others tell nothing: a meta-plugin reads all definitions, and then has one ADD
+// after the other. Nor do they of two definitions that have one network's name, or may have.
 func (w *weighing) hasAsked(p *Pod) bool {
-	if !slices.Contains(w.Reports[p.Node].Asking, p.uid()) { // another node's word is none
-		return false
-	}
-	only := ""
+	asked := w.Reports[p.Node].Asked // another node's word is none
+	of := map[string]string{}        // the definition that is of a network's name
 	for _, name := range p.Selected {
-		switch d := w.known[name]; {
-		case name == only, d != nil && d.IPAM != Type && !w.mine[name]:
-		case only != "":
+		d := w.known[name]
+		if d == nil {
 			return false
-		default:
-			only = name
+		}
+		other, twice := of[d.Network]
+		switch {
+		case twice && other != name && (w.mine[name] || w.mine[other]):
+			return false
+		case w.mine[name] && !slices.Contains(asked[d.Network], p.uid()):
+			return false
+		case !twice || w.mine[name]:
+			of[d.Network] = name
 		}
 	}
 	return true

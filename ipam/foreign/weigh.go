@@ -355,7 +355,7 @@ func (w *weighing) judge(f *Finding, pending []*Pod) {
 		f.Stage, f.Why = StageReports, "what pods have may be where an agent cannot read it: "+Unread(w.Name, unread)
 	case len(pods) > 0:
 		f.Stage, f.Why = StagePods, fmt.Sprintf("pods that were bound to their nodes before may still get an address of another IPAM: %s. "+
-			"Each is waited for until it shows one, asks Tenure (for this network alone) or is deleted, and for %v at most after the pool or its definition was last changed", Few(pods), addWithin)
+			"Each is waited for until it shows one, asks Tenure for it or is deleted, and for %v at most after the pool or its definition was last changed", Few(pods), addWithin)
 	default:
 		f.Stage = StageClear
 	}

@@ -57,9 +57,10 @@ type Report struct {
 	// Has are the addresses, within the query's ranges, of those sandboxes, and those that Tenure
 	// has given here or taken back of late.
 	Has []Sighting `json:"has,omitempty"`
-	// Asking are the UIDs of the pods of which an ADD has come to this agent of late: another
-	// IPAM's for the same network is over by then.
-	Asking []UID `json:"asking,omitempty"`
+	// Asked are, by the query's networks, the UIDs of the pods of which an ADD for the network has
+	// come to this agent, of late or with an address that the pod has: another IPAM's for it is
+	// over by then.
+	Asked map[string][]UID `json:"asked,omitempty"`
 	// Unread says, for people, what could not be read of that which all of the report is made of;
 	// empty if nothing. The report is not whole then.
 	Unread string `json:"unread,omitempty"`
@@ -100,7 +101,11 @@ func (r Report) String() string {
 		r.Has = all[:keep]
 	}
 	if len(text) > MaxReport || r.Next.IsValid() && len(r.Has) == 0 {
-		why := fmt.Sprintf("%d pods run, and %d have asked Tenure: too many for a report", len(r.Running), len(r.Asking))
+		asked := 0
+		for _, pods := range r.Asked {
+			asked += len(pods)
+		}
+		why := fmt.Sprintf("%d pods run, and %d have asked Tenure: too many for a report", len(r.Running), asked)
 		if len(r.Unseen) > 0 {
 			why = fmt.Sprintf("%s; of %d networks something cannot be read: too many for a report", r.Unseen[0].Why, len(r.Unseen))
 		}

@@ -64,6 +64,14 @@ func (q *question) hear(r protocol.Report) {
 	r.Has, allSightings = addNew(q.heard.Has, q.sightings, r.Has, mostHeard-len(q.heard.Unseen))
 	r.Unseen, allUnseen = addNew(q.heard.Unseen, q.unseen, r.Unseen, mostHeard-len(r.Has))
 	r.Unread = cmp.Or(q.heard.Unread, r.Unread)
+	asked := map[string][]protocol.UID{}
+	maps.Copy(asked, q.heard.Asked)
+	for _, n := range q.HostLocal { // a node may say anything of others
+		if pods, told := r.Asked[n.Network]; told {
+			asked[n.Network] = pods
+		}
+	}
+	r.Asked = asked
 	if !allSightings || !allUnseen {
 		r.Unread, r.Next, q.rest = fmt.Sprintf("it reports more than can be: more than %d sightings, and files that cannot be read", mostHeard), netip.Addr{}, nil
 	}

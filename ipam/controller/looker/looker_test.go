@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -415,6 +416,19 @@ func TestQuestionInParts(t *testing.T) {
 	}
 	if v := c.look(t); !v.Clear() || len(networks) != 2001 || c.asks[netip.MustParseAddr("10.0.1.7")].To.UID != "box" {
 		t.Errorf("stage %d, %q, asked for %d networks, asks for %v", v.Stage, v.Why, len(networks), c.asks)
+	}
+}
+
+// Of the pods that have asked Tenure those count that a node tells of for the networks of each
+// question.
+func TestAskedInParts(t *testing.T) {
+	q := question{sightings: map[protocol.Sighting]bool{}, unseen: map[protocol.Unseen]bool{}}
+	for _, network := range []string{"a", "b"} {
+		q.HostLocal = []protocol.HostLocal{{Network: network}}
+		q.hear(protocol.Report{Asked: map[string][]protocol.UID{network: {"p"}, "else": {"p"}}})
+	}
+	if got, want := q.heard.Asked, map[string][]protocol.UID{"a": {"p"}, "b": {"p"}}; !reflect.DeepEqual(got, want) {
+		t.Errorf("heard %v; want %v", got, want)
 	}
 }
 

@@ -76,7 +76,7 @@ func (a *Agent) add(ctx context.Context, req agentapi.Request) (*agentapi.Result
 		return nil, err
 	}
 	if uid := add.demand.Pod.UID; uid != "" {
-		a.attachments.sightings.Arrived(uid)
+		a.attachments.sightings.Arrived(uid, conf.Name)
 	}
 	att, err := a.hold(ctx, add)
 	if err != nil {

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"go4.org/netipx"
 
@@ -51,7 +50,7 @@ type Reporter struct {
 	start func(task func(context.Context))
 	ready func()
 
-	arrived lately[protocol.UID]      // pods whose ADDs have come
+	arrived lately[arrival]           // the ADDs that have come
 	freed   lately[protocol.Sighting] // what attachments had that were freed
 
 	mu sync.Mutex
@@ -66,8 +65,16 @@ func New(st *store.Store, host Host, s sched.Scheduler, log *slog.Logger, start 
 	return &Reporter{st: st, host: host, sched: s, log: log, start: start, ready: ready}
 }
 
-// Arrived notes that an ADD of a pod has come.
-func (r *Reporter) Arrived(pod protocol.UID) { r.arrived.note(pod, r.sched.Now()) }
+// arrival is the ADD of a pod for a network.
+type arrival struct {
+	pod     protocol.UID
+	network string
+}
+
+// Arrived notes that an ADD of a pod for a network has come.
+func (r *Reporter) Arrived(pod protocol.UID, network string) {
+	r.arrived.note(arrival{pod, network}, r.sched.Now())
+}
 
 // Freed notes that an attachment is about to be freed.
 func (r *Reporter) Freed(att store.Attachment) {
@@ -83,18 +90,7 @@ func (r *Reporter) Answer() string {
 	return r.answer
 }
 
-// lately has what happened a while ago at most. The zero value is ready.
-type lately[K comparable] struct {
-	mu   sync.Mutex
-	last map[K]protocol.Instant // guarded by mu
-}
-
 const (
-	// latelyKept is for how long an ADD tells that another IPAM is done with its pod, and a DEL
-	// that the address which the pod still shows was Tenure's.
-	latelyKept = 5 * time.Minute
-	// latelyMost is how many are remembered before those that are older are dropped.
-	latelyMost = 1024
 	// tellsArrived is how many of the last ADDs a report tells, and tellsFreed how many of the last
 	// DELs of one address. Anybody can have pods come and go in quick succession, on one address as
 	// well, and a report has room for so much. What is left out costs time, or keeps an address for
@@ -106,35 +102,6 @@ const (
 	// those that are told nobody gets it, as of all.
 	tellsOfOne = 16
 )
-
-// note notes what happens now.
-func (l *lately[K]) note(what K, now protocol.Instant) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.last == nil || len(l.last) >= latelyMost {
-		kept := map[K]protocol.Instant{}
-		for k, at := range l.last {
-			if now.Since(at) < latelyKept {
-				kept[k] = at
-			}
-		}
-		l.last = kept
-	}
-	l.last[what] = now
-}
-
-// all returns what has happened of late, the last first.
-func (l *lately[K]) all(now protocol.Instant) (all []K) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for k, at := range l.last {
-		if now.Since(at) < latelyKept {
-			all = append(all, k)
-		}
-	}
-	slices.SortFunc(all, func(x, y K) int { return cmp.Compare(now.Since(l.last[x]), now.Since(l.last[y])) })
-	return all
-}
 
 // Ask begins to answer what the registration asks, unless the answer is there already. Nothing is
 // asked by "": the answer is forgotten.
@@ -204,8 +171,8 @@ func (r *Reporter) report(ctx context.Context, look protocol.Query) protocol.Rep
 		}
 		has = append(has, more...)
 	}
-	given, asking, givenErr := r.given(ctx, within)
-	rep.Running, rep.Asking, rep.Has = running, asking, once(append(fewOfOne(once(has)), given...))
+	given, asked, givenErr := r.given(ctx, look, within)
+	rep.Running, rep.Asked, rep.Has = running, asked, once(append(fewOfOne(once(has)), given...))
 	if err := errors.Join(rangesErr, cachedErr, givenErr); err != nil {
 		r.log.WarnContext(ctx, "what pods have cannot be read", "error", err)
 		rep.Unread = err.Error()
@@ -259,17 +226,20 @@ func (r *Reporter) cachedSandboxes(cached []cniresults.Entry, within *netipx.IPS
 }
 
 // given returns what Tenure has given here, or taken back of late, and the pods that have asked it
-// for something.
-func (r *Reporter) given(ctx context.Context, within *netipx.IPSet) (has []protocol.Sighting, asking []protocol.UID, err error) {
-	asking = r.arrived.all(r.sched.Now())
-	asking = asking[:min(len(asking), tellsArrived)]
+// for an address on the look's networks.
+func (r *Reporter) given(ctx context.Context, look protocol.Query, within *netipx.IPSet) (has []protocol.Sighting, asked map[string][]protocol.UID, err error) {
+	of := func(a arrival) bool {
+		return a.pod != "" && slices.ContainsFunc(look.HostLocal, func(n protocol.HostLocal) bool { return n.Network == a.network })
+	}
+	arrived := slices.DeleteFunc(r.arrived.all(r.sched.Now()), func(a arrival) bool { return !of(a) })
+	arrived = arrived[:min(len(arrived), tellsArrived)]
 	err = r.st.ViewContext(ctx, func(tx *store.Tx) error {
 		for att, err := range tx.Attachments() {
 			if err != nil {
 				return err
 			}
-			if att.Pod.UID != "" {
-				asking = append(asking, att.Pod.UID)
+			if a := (arrival{att.Pod.UID, att.Network}); of(a) {
+				arrived = append(arrived, a)
 			}
 			has = append(has, sightingsOf(att)...)
 		}
@@ -281,8 +251,15 @@ func (r *Reporter) given(ctx context.Context, within *netipx.IPSet) (has []proto
 			has = append(has, s)
 		}
 	}
-	slices.Sort(asking)
-	return slices.DeleteFunc(has, func(s protocol.Sighting) bool { return !within.Contains(s.Addr) }), slices.Compact(asking), err
+	asked = map[string][]protocol.UID{}
+	for _, a := range arrived {
+		asked[a.network] = append(asked[a.network], a.pod)
+	}
+	for network, pods := range asked {
+		slices.Sort(pods)
+		asked[network] = slices.Compact(pods)
+	}
+	return slices.DeleteFunc(has, func(s protocol.Sighting) bool { return !within.Contains(s.Addr) }), asked, err
 }
 
 // sightingsOf returns what an attachment has by Tenure.

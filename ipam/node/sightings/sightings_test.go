@@ -86,7 +86,7 @@ func TestReportsWhatTenureHasGiven(t *testing.T) {
 		if err := r.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutAttachment(att) }); err != nil {
 			t.Fatal(err)
 		}
-		look := protocol.Query{ID: "1", Ranges: []string{"10.0.0.0-10.0.0.31"}}
+		look := protocol.Query{ID: "1", Ranges: []string{"10.0.0.0-10.0.0.31"}, HostLocal: []protocol.HostLocal{{Network: "net"}}}
 		says := func(when string, want ...protocol.Sighting) {
 			t.Helper()
 			got := r.report(t.Context(), look)
@@ -96,8 +96,10 @@ func TestReportsWhatTenureHasGiven(t *testing.T) {
 		}
 		ours := protocol.Sighting{Addr: addr, Pod: att.Pod, Sandbox: "c", Network: "net", IPAM: "tenure"}
 		says("before the library has the result", ours)
-		if asking := r.report(t.Context(), look).Asking; !slices.Contains(asking, "uid") {
-			t.Errorf("pods that have asked Tenure: %v; want the one that the store knows from before the start", asking)
+		r.Arrived("late", "net")
+		r.Arrived("other", "cbr0")
+		if asked := r.report(t.Context(), look).Asked; len(asked) != 1 || !slices.Equal(asked["net"], []protocol.UID{"late", "uid"}) {
+			t.Errorf("pods that have asked Tenure: %v; want, for this network alone, the one that the store knows from before the start, and one whose ADD has come", asked)
 		}
 		r.host = cachingHost{cached: append(host.cached, cniresults.Entry{
 			Network: "net", ContainerID: "c", IfName: "net1", Args: host.cached[0].Args,
@@ -126,16 +128,16 @@ func TestMuchThatHappensHasRoom(t *testing.T) {
 				Key: store.Key{Network: "net", ContainerID: fmt.Sprintf("%064d", n), IfName: "net1"}, Pod: protocol.PodRef{Namespace: "ns", Name: long(n), UID: protocol.UID(fmt.Sprintf("%036d", n))},
 				Addresses: []store.Address{{Addr: netip.MustParseAddr("10.0.0.5"), Bits: 27, Pool: "lan"}},
 			}
-			r.Arrived(att.Pod.UID)
+			r.Arrived(att.Pod.UID, "net")
 			if n%10 == 9 {
 				r.Freed(att)
 			}
 			time.Sleep(50 * time.Millisecond)
 		}
-		got, _, err := protocol.ParseReport(r.report(t.Context(), protocol.Query{ID: "1", Ranges: []string{"10.0.0.0-10.0.0.31"}}).String())
+		got, _, err := protocol.ParseReport(r.report(t.Context(), protocol.Query{ID: "1", Ranges: []string{"10.0.0.0-10.0.0.31"}, HostLocal: []protocol.HostLocal{{Network: "net"}}}).String())
 		last := func(s protocol.Sighting) bool { return s.Pod.Name == long(2999) }
-		if err != nil || got.Unread != "" || !slices.ContainsFunc(got.Has, last) || !slices.Contains(got.Asking, protocol.UID(fmt.Sprintf("%036d", 2999))) {
-			t.Errorf("unread %q, %d sightings, %d have asked, error %v; want a whole report with the last", got.Unread, len(got.Has), len(got.Asking), err)
+		if err != nil || got.Unread != "" || !slices.ContainsFunc(got.Has, last) || !slices.Contains(got.Asked["net"], protocol.UID(fmt.Sprintf("%036d", 2999))) {
+			t.Errorf("unread %q, %d sightings, %d have asked, error %v; want a whole report with the last", got.Unread, len(got.Has), len(got.Asked["net"]), err)
 		}
 	})
 }
