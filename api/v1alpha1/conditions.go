@@ -29,9 +29,26 @@ const (
 	// PoolSourceReady says, of a pool with a source, whether that gives addresses, and the
 	// pool has the ranges that the source has. The controller alone that talks to it says so.
 	PoolSourceReady = "SourceReady"
+	// PoolStrangers says which addresses of a pool with spec.detectConflicts are kept from pods,
+	// since strangers have them. It is there only while it is True.
+	PoolStrangers = "Strangers"
 	// PoolAdvertised says, of a pool with spec.advertise, whether Nodes publish what it has.
 	PoolAdvertised = "Advertised"
 )
+
+// Reasons of the condition Strangers.
+const (
+	ReasonAddressesKept = "AddressesKept"
+	// ReasonTooManyStrangers: no further address is kept, and none is asked for.
+	ReasonTooManyStrangers = "TooManyStrangers"
+)
+
+// MaxStrangers is how many addresses of a pool are kept from pods because of strangers.
+const MaxStrangers = 16
+
+// LabelStranger is the label of an IPReservation that the controller has made of a stranger's
+// address. Its value is the stranger's hardware address, with dashes.
+const LabelStranger = "tenure.dev/stranger"
 
 // AnnotationDomain is the annotation of another IPAM's network attachment definition that
 // names the L2 segment of its network: a pool with another spec.domain does not share it.

@@ -60,6 +60,7 @@ type IPPoolList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.perNode) || !has(self.ranges) || self.ranges.all(r, !has(r.start) && !has(r.end) && !has(r.gateway) && !has(r.nodeSelector))",message="stands beside a range with a start, an end, a gateway or a nodeSelector: write the cidr alone, and exclude what must not be given",fieldPath=".perNode"
 // +kubebuilder:validation:XValidation:rule="has(self.source) == has(oldSelf.source)",message="must not be added to a pool, nor removed: make another pool",fieldPath=".source"
 // +kubebuilder:validation:XValidation:rule="!has(self.advertise) || !self.advertise || !has(self.source) && !has(self.perNode)",message="must not be true beside a source, which alone knows what is free, nor beside perNode, where a node's subnet says it",fieldPath=".advertise"
+// +kubebuilder:validation:XValidation:rule="!has(self.detectConflicts) || !self.detectConflicts || !has(self.source) && !has(self.perNode)",message="must not be true beside a source, which says itself what it has given, nor beside perNode, where nobody else can keep an address",fieldPath=".detectConflicts"
 type IPPoolSpec struct {
 	// ranges are the pool's addresses. Two ranges may lie in one CIDR where their
 	// start and end keep them apart. One address of each family that the ranges
@@ -167,6 +168,12 @@ type IPPoolSpec struct {
 	// address can be had, and quotas count it.
 	// +optional
 	Advertise bool `json:"advertise,omitempty"`
+
+	// detectConflicts has tenure-attach ask on the segment for an address that a node gives for
+	// the first time. One that a stranger has, such as a printer, is given to no pod: it is kept
+	// by an IPReservation, which is deleted to end that. Addresses of claims are not asked for.
+	// +optional
+	DetectConflicts bool `json:"detectConflicts,omitempty"`
 }
 
 // PerNode gives each node a subnet of a pool for itself.

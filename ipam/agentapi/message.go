@@ -15,23 +15,24 @@ const Version = 1
 type Verb string
 
 // The verbs: those of CNI; Ping, which asks whether anybody serves; and those of the
-// meta-plugin, Facts, which asks what is known of a pod, and Report, which tells
-// what the pod was attached to.
+// meta-plugin, Facts, which asks what is known of a pod, Report, which tells what the pod was
+// attached to, and Probe, which asks which of its addresses a stranger might have, and tells.
 const (
-	Add    Verb = "ADD"
-	Del    Verb = "DEL"
-	Check  Verb = "CHECK"
-	GC     Verb = "GC"
-	Status Verb = "STATUS"
-	Ping   Verb = "PING"
-	Facts  Verb = "FACTS"
-	Report Verb = "REPORT"
+	Add     Verb = "ADD"
+	Del     Verb = "DEL"
+	Check   Verb = "CHECK"
+	GC      Verb = "GC"
+	Status  Verb = "STATUS"
+	Ping    Verb = "PING"
+	Facts   Verb = "FACTS"
+	Report  Verb = "REPORT"
+	Probing Verb = "PROBE"
 )
 
 // valid reports whether v is one of the verbs.
 func (v Verb) valid() bool {
 	switch v {
-	case Add, Del, Check, GC, Status, Ping, Facts, Report:
+	case Add, Del, Check, GC, Status, Ping, Facts, Report, Probing:
 		return true
 	default:
 		return false
@@ -59,7 +60,7 @@ type Request struct {
 	// Config is the network configuration from the plugin's stdin.
 	Config json.RawMessage `json:"config,omitempty"`
 
-	// Ask is what a Facts asks and a Report tells, as package attach/facts has it.
+	// Ask is what a Facts asks and a Report tells, as package attach/facts has it, or a [Probe].
 	Ask json.RawMessage `json:"ask,omitempty"`
 
 	// DeadlineMillis is how long the caller still waits, in milliseconds from
@@ -76,7 +77,7 @@ type Response struct {
 	Version int     `json:"v"`
 	Result  *Result `json:"result,omitempty"`
 	Error   *Error  `json:"error,omitempty"`
-	// Facts is what the agent knows, as package attach/facts has it.
+	// Facts is what the agent knows, as package attach/facts has it, or the answer to a [Probe].
 	Facts json.RawMessage `json:"facts,omitempty"`
 	// Warnings are for the runtime's log, whatever the outcome.
 	Warnings []string `json:"warnings,omitempty"`

@@ -20,16 +20,17 @@ import (
 // leaseTransitions the term, its leaseDurationSeconds F, its renewTime the last
 // heartbeat by the node's wall clock.
 const (
-	annotationNodeUID = "tenure.dev/node-uid"
-	annotationMachine = "tenure.dev/machine"
-	annotationBoot    = "tenure.dev/boot"
-	annotationWrites  = "tenure.dev/turn"
-	annotationRecalls = "tenure.dev/recalls"
-	annotationFormer  = "tenure.dev/former"
-	annotationRestore = "tenure.dev/restored"
-	annotationQuery   = "tenure.dev/look"
-	annotationReport  = "tenure.dev/report"
-	annotationLabels  = "tenure.dev/labels"
+	annotationNodeUID   = "tenure.dev/node-uid"
+	annotationMachine   = "tenure.dev/machine"
+	annotationBoot      = "tenure.dev/boot"
+	annotationWrites    = "tenure.dev/turn"
+	annotationRecalls   = "tenure.dev/recalls"
+	annotationFormer    = "tenure.dev/former"
+	annotationRestore   = "tenure.dev/restored"
+	annotationQuery     = "tenure.dev/look"
+	annotationReport    = "tenure.dev/report"
+	annotationLabels    = "tenure.dev/labels"
+	annotationStrangers = "tenure.dev/strangers"
 )
 
 // ReadRegistration reads a node's registration live.
@@ -76,7 +77,7 @@ func (a *API) CreateRegistration(ctx context.Context, s protocol.Registration) (
 func (a *API) UpdateRegistration(ctx context.Context, s protocol.Registration) (protocol.Registration, protocol.Outcome, error) {
 	obj := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: string(s.Node), Namespace: a.RegistrationNamespace}}
 	out, err := a.swap(ctx, obj, s.Meta, map[string]any{
-		"metadata": map[string]any{"annotations": a.regAnnotations(s)},
+		"metadata": map[string]any{"annotations": regAnnotationsPatch(a.regAnnotations(s))},
 		"spec":     regPatch(s),
 	})
 	if out != protocol.Done {
@@ -133,10 +134,23 @@ func (a *API) regAnnotations(s protocol.Registration) map[string]string {
 		annotationRecalls: listText(s.Recalls), annotationFormer: listText(s.Former),
 		annotationQuery: s.Query, annotationReport: s.Report,
 	}
+	// Policies of the version before admit no such annotation.
+	if text := listText(s.Strangers); text != "" {
+		all[annotationStrangers] = text
+	}
 	if a.Unserved != nil {
 		all[podnetwork.AnnotationUnserved] = a.Unserved()
 	}
 	return all
+}
+
+// regAnnotationsPatch returns annotations for a merge patch, where what is absent stays as it is.
+func regAnnotationsPatch(all map[string]string) map[string]any {
+	patch := map[string]any{annotationStrangers: nil}
+	for key, value := range all {
+		patch[key] = value
+	}
+	return patch
 }
 
 // listText returns list as JSON, and no text for an empty one.
@@ -209,10 +223,11 @@ func RegistrationOf(o *coordination.Lease) (protocol.Registration, error) {
 	if o.Spec.RenewTime != nil {
 		s.Beat = o.Spec.RenewTime.Time
 	}
-	var bad [3]error
+	var bad [4]error
 	s.Writes, bad[0] = writesOf(o)
 	s.Recalls, bad[1] = listOf[protocol.Recall](o, annotationRecalls)
 	s.Former, bad[2] = listOf[protocol.Former](o, annotationFormer)
+	s.Strangers, bad[3] = listOf[protocol.Stranger](o, annotationStrangers)
 	for i := range s.Former {
 		s.Former[i].Fence = min(s.Former[i].Fence, protocol.MaxFence)
 	}

@@ -200,7 +200,7 @@ func EndTerm(reg Registration, e Evidence) Registration {
 	former := slices.DeleteFunc(slices.Clone(reg.Former), func(f Former) bool { return f.Store == last.Store })
 	reg.Former = append(former, last)
 	reg.Former = reg.Former[max(0, len(reg.Former)-formerMax):]
-	reg.Store, reg.Boot, reg.Recalls, reg.Query, reg.Report = "", "", nil, "", ""
+	reg.Store, reg.Boot, reg.Recalls, reg.Query, reg.Report, reg.Strangers = "", "", nil, "", "", nil
 	reg.Term++
 	reg.Writes++
 	return reg

@@ -337,9 +337,21 @@ type Registration struct {
 	// Query is what the controller asks about the pods on the node, "" for nothing, and
 	// Report what the agent has answered: a [Query] and a [Report] as text.
 	Query, Report string
+	// Strangers are the addresses that the node has lately found strangers to have.
+	Strangers []Stranger
 	// Labels are those labels of the node that pools' node selectors name, as the controller has
 	// copied them; empty if none are named. The protocol does not read them.
 	Labels string
+}
+
+// A Stranger is somebody on a segment who has an address that a node was to give.
+type Stranger struct {
+	Pool PoolName   `json:"pool"`
+	Addr netip.Addr `json:"address"`
+	// MAC is the stranger's hardware address.
+	MAC string `json:"mac"`
+	// At is when it was found, by the node's wall clock. The node alone decides by it.
+	At time.Time `json:"at"`
 }
 
 // A Former is an agent that was registered before: which, and until which term.

@@ -56,6 +56,9 @@ type Registrar struct {
 	Restored string
 	// Report is what the next heartbeats say in [Registration.Report].
 	Report string
+	// Strangers are what the next heartbeats say in [Registration.Strangers], beside what stands
+	// there.
+	Strangers []Stranger
 	// Off says that the Node had the out-of-service taint when it was last read:
 	// somebody vouches that this machine is off. While it stands the agent does not
 	// register: its term would be ended again at once.
@@ -278,12 +281,35 @@ func (s Registrar) register(now Instant) RegistrationResult {
 	return s.beat(now, s.LastTerm+1)
 }
 
+// How many strangers a registration has, and for how long it has one: long enough for the next
+// leader to read it.
+const (
+	MaxStrangers = 16
+	strangerTold = 10 * time.Minute
+)
+
+// Lately reports whether x was found lately, by the clock of the node that has found it.
+func (x Stranger) Lately(now time.Time) bool { return now.Sub(x.At).Abs() < strangerTold }
+
+// strangersToTell returns the strangers that a heartbeat tells of: those that were told, and found
+// lately, and those that are new. Where they are too many, the first stay.
+func strangersToTell(told, found []Stranger, now time.Time) (all []Stranger) {
+	for _, x := range slices.Concat(told, found) {
+		same := func(y Stranger) bool { return y.Pool == x.Pool && y.Addr == x.Addr && y.At.Equal(x.At) }
+		if x.Lately(now) && len(all) < MaxStrangers && !slices.ContainsFunc(all, same) {
+			all = append(all, x)
+		}
+	}
+	return all
+}
+
 // beat writes the registration in term.
 func (s Registrar) beat(now Instant, term int64) RegistrationResult {
 	write := s.Seen
 	write.Node, write.NodeUID, write.Store = s.Self.Node, s.Self.NodeUID, s.Self.Store
 	write.Machine, write.Boot, write.Fence = s.Self.Machine, s.Self.Boot, s.Self.Fence
 	write.Restored, write.Report = s.Restored, s.Report
+	write.Strangers = strangersToTell(s.Seen.Strangers, s.Strangers, now.Wall)
 	// The API keeps microseconds.
 	write.Term, write.Writes, write.Beat = term, s.Seen.Writes+1, now.Wall.Truncate(time.Microsecond)
 	s.Pending = &Beat{Writes: write.Writes, At: write.Beat, Sent: now}

@@ -1,6 +1,9 @@
 package protocol
 
 import (
+	"encoding/json"
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -195,4 +198,37 @@ func saysWho(res RegistrationResult) string {
 		return "it does not say who is registered"
 	}
 	return notAccepted(res)
+}
+
+// TestStrangersFit: as many strangers as a registration has are no longer than the policy admits.
+func TestStrangersFit(t *testing.T) {
+	long := Stranger{Pool: PoolName(strings.Repeat("x", 63)), Addr: netip.MustParseAddr("2001:db8:aaaa:bbbb:cccc:dddd:eeee:ffff"), MAC: "02:00:00:00:00:09", At: regNow.Wall}
+	text, err := json.Marshal(slices.Repeat([]Stranger{long}, MaxStrangers))
+	if err != nil || len(text) > 4096 {
+		t.Errorf("they have %d bytes, %v; want 4096 at most", len(text), err)
+	}
+}
+
+// TestStrangersAreTold: a heartbeat tells of strangers that were found lately, also of those that
+// the agent had found before it was started anew, each once, and of so many at most.
+func TestStrangersAreTold(t *testing.T) {
+	at := func(last byte, ago time.Duration) Stranger {
+		return Stranger{Pool: "lan", Addr: netip.AddrFrom4([4]byte{10, 0, 0, last}), MAC: "02:00:00:00:00:09", At: regNow.Wall.Add(-ago)}
+	}
+	told := func(s Registrar) []Stranger {
+		return StepRegistration(s, RegistrationEvent{Now: regNow}).Write.Strangers
+	}
+	s := registrar(func(s *Registrar) {
+		s.Seen.Strangers = []Stranger{at(1, time.Minute), at(2, time.Hour)}
+		s.Strangers = []Stranger{at(1, time.Minute), at(3, 0), at(4, -time.Hour)}
+	})
+	if got, want := told(s), []Stranger{at(1, time.Minute), at(3, 0)}; !slices.Equal(got, want) {
+		t.Errorf("it tells %v; want %v", got, want)
+	}
+	for i := range 40 {
+		s.Strangers = append(s.Strangers, at(byte(100+i), 0))
+	}
+	if got := told(s); len(got) != MaxStrangers || got[0] != at(1, time.Minute) {
+		t.Errorf("it tells of %d; want %d, those found first", len(got), MaxStrangers)
+	}
 }

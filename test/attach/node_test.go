@@ -299,6 +299,8 @@ type agent struct {
 	refuse      bool                         // refuse reports
 	questions   []facts.Question
 	reports     []facts.Report
+	unproved    []agentapi.Unproved // what is to be asked for on the segment
+	probes      []agentapi.Probe    // what came of it
 }
 
 // startAgent has the agent listen until the test ends or stop is called.
@@ -349,9 +351,38 @@ func (a *agent) Serve(_ context.Context, req agentapi.Request) agentapi.Response
 		}
 		a.reports = append(a.reports, r)
 		return agentapi.Response{Version: agentapi.Version}
+	case agentapi.Probing:
+		return a.probe(req)
 	default:
 		return agentapi.Fail(agentapi.CodeInternal, "%s is not what the meta-plugin asks", req.Verb)
 	}
+}
+
+// probe answers what is to be asked for, and keeps what came of it.
+func (a *agent) probe(req agentapi.Request) agentapi.Response {
+	var p agentapi.Probe
+	if err := json.Unmarshal(req.Ask, &p); err != nil {
+		return agentapi.Fail(agentapi.CodeDecoding, "%v", err)
+	}
+	if len(p.Of) == 0 {
+		a.probes = append(a.probes, p)
+		return agentapi.Response{Version: agentapi.Version}
+	}
+	if len(a.unproved) == 0 {
+		return agentapi.Response{Version: agentapi.Version}
+	}
+	text, err := json.Marshal(a.unproved)
+	if err != nil {
+		return agentapi.Fail(agentapi.CodeInternal, "%v", err)
+	}
+	return agentapi.Response{Version: agentapi.Version, Facts: text}
+}
+
+// told returns what came of asking on the segment.
+func (a *agent) told() []agentapi.Probe {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.probes)
 }
 
 func (a *agent) factsOf(q facts.Question) facts.Answer {

@@ -277,6 +277,10 @@ var rules = []rule{
 		never: join(bolt, cni, []string{"./ipam/controller/grants"}),
 	},
 	{
+		pkg: "./ipam/controller/strangers", why: "it makes reservations, and who keeps these has no other word for it",
+		never: join(bolt, cni, []string{"./ipam/controller/grants", "./ipam/node", "./claims"}),
+	},
+	{
 		pkg: "./ipam/controller/nodelabels", why: "it copies labels: who has addresses is not its business",
 		never: join(bolt, cni, []string{"./ipam/controller/grants", "./ipam/node", "./claims"}),
 	},

@@ -32,7 +32,7 @@ func TestPolicyKnowsTheProtocol(t *testing.T) {
 	if want := fmt.Sprintf("leaseDurationSeconds.orValue(0) <= %d\n", int(protocol.MaxFence.Seconds())); !strings.Contains(string(text), want) {
 		t.Errorf("node-objects.yaml does not have %q", want)
 	}
-	for name, limit := range map[string]int{"tenure.dev/report": protocol.MaxReport, podnetwork.AnnotationUnserved: 1024} {
+	for name, limit := range map[string]int{"tenure.dev/report": protocol.MaxReport, "tenure.dev/strangers": 4096, podnetwork.AnnotationUnserved: 1024} {
 		if want := fmt.Sprintf("'%s': %d,", name, limit); !strings.Contains(string(text), want) {
 			t.Errorf("node-objects.yaml does not have %q", want)
 		}

@@ -124,6 +124,9 @@ func (a *attaching) run(ctx context.Context) (facts.Report, error) {
 	if err := a.moveDefaultRoutes(); err != nil {
 		return facts.Report{}, err
 	}
+	if err := a.findStrangers(ctx); err != nil {
+		return facts.Report{}, err
+	}
 	announced := a.announce()
 	defer announced()
 	report, err := a.report()

@@ -1,12 +1,14 @@
 package delegate
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
 
+	"github.com/tenure-ipam/tenure/attach/cni/segment"
 	"github.com/tenure-ipam/tenure/attach/journal"
 	"github.com/tenure-ipam/tenure/attach/plan"
 )
@@ -23,6 +25,9 @@ type Runner struct {
 	Lock *journal.Lock
 	// Boot is the ID of this boot.
 	Boot string
+	// Unproved, unless it is nil, returns which addresses of the steps' attachments are to be asked
+	// for on their segments, and what is to be told if nobody has answered.
+	Unproved func(ctx context.Context, steps []plan.Step) (all []segment.Address, proved func())
 	// CIDRs asks for a status with prefix lengths.
 	CIDRs bool
 

@@ -40,6 +40,7 @@ func (c *call) add(ctx context.Context, args *cnicall.Args) error {
 	about := question(conf.Question(pod))
 	c.announce(ctx, askTimeout, about) // to have the answer when the lock is taken
 	r := c.runner(conf, args)
+	r.Unproved = c.unproved(args.ContainerID)
 	if err := c.lock(ctx, r, args.ContainerID); err != nil {
 		return err
 	}
@@ -72,6 +73,7 @@ func (c *call) attach(ctx context.Context, version string, conf *plan.Config, r 
 	result, report, err := r.Attach(ctx, h)
 	if err != nil {
 		c.queueNews(journal.Key{}, facts.Report{Pod: h.Plan.Pod, ContainerID: h.ContainerID, Warnings: h.Plan.Warnings})
+		c.tellStrangers(ctx, h, err)
 		return err
 	}
 	result, err = delegate.After(c.previous, result)

@@ -50,6 +50,9 @@ type Pool struct {
 	// Overlaps says, in the words of the pool's condition, with which pools it shares addresses;
 	// empty if with none.
 	Overlaps string
+	// Strangers says, in the words of the pool's condition, which addresses strangers have; empty:
+	// none.
+	Strangers string
 }
 
 // A Claim is a claim, and the pools of its network: none where that is not Tenure's.
@@ -110,6 +113,7 @@ const (
 	StoreFrozen      Rule = "StoreFrozen"      // a node's lease is of an earlier store
 	AddressOutside   Rule = "AddressOutside"   // an address lies outside its pool's ranges
 	DefinitionFaulty Rule = "DefinitionFaulty" // a network definition cannot be used
+	StrangerFound    Rule = "StrangerFound"    // a stranger has an address of a pool
 	NoAgent          Rule = "NoAgent"          // nodes have no agent, and never had one
 	WebhooksUnused   Rule = "WebhooksUnused"   // the API server does not call the webhooks, or not for long
 )
@@ -118,7 +122,7 @@ const (
 // that Tenure promises and some room; never is for what harms nobody.
 var settles = map[Rule]time.Duration{
 	GrantLeaked: time.Minute, SubLeaseLeaked: 4 * time.Minute, AllocationLeaked: 5 * time.Minute, ForeignLeaked: 5 * time.Minute,
-	StoreFrozen: never, AddressOutside: never, DefinitionFaulty: never, NoAgent: never, WebhooksUnused: never,
+	StoreFrozen: never, AddressOutside: never, DefinitionFaulty: never, StrangerFound: never, NoAgent: never, WebhooksUnused: never,
 }
 
 const never = time.Duration(1<<63 - 1)
@@ -188,6 +192,7 @@ func Lasting(before, now []Finding, apart time.Duration) (last []Finding) {
 func Look(s State) []Finding {
 	l := newLook(s)
 	l.poolsApart()
+	l.strangers()
 	l.definitions()
 	l.leasesApart()
 	l.leases()

@@ -163,6 +163,15 @@ func TestPoolsOverlap(t *testing.T) {
 	}
 }
 
+// TestStrangerFound: a pool of which a stranger has an address is a NOTE.
+func TestStrangerFound(t *testing.T) {
+	s := State{Pools: []Pool{{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan"}}, Strangers: "given to no pod: 10.0.0.9"}, {Pool: protocol.Pool{Meta: protocol.Meta{Name: "other"}}}}}
+	found := Lasting(Look(s), Look(s), time.Hour)
+	if len(found) != 1 || found[0].Rule != StrangerFound || found[0].Wrong || found[0].Object != "ippool lan" {
+		t.Errorf("found %+v; want a NOTE StrangerFound of lan", found)
+	}
+}
+
 // TestFaultyDefinitions: a definition that cannot be used is a NOTE.
 func TestFaultyDefinitions(t *testing.T) {
 	s := State{Faulty: []Unreadable{{Object: "network-attachment-definition ns/lan", Why: "ipam.pool: pool gone does not exist"}}}

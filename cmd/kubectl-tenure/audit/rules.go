@@ -19,6 +19,16 @@ func (l *look) poolsApart() {
 	}
 }
 
+// strangers finds pools of which strangers have addresses.
+func (l *look) strangers() {
+	for i := range l.Pools {
+		if p := &l.Pools[i]; p.Strangers != "" {
+			l.add(StrangerFound, "ippool "+p.Name, place{pool: protocol.PoolName(p.Name)}, p.Strangers,
+				"find the device by its hardware address, and give it another address, or exclude its own from the pool; then delete the IPReservation")
+		}
+	}
+}
+
 // definitions finds network definitions that cannot be used.
 func (l *look) definitions() {
 	for _, d := range l.Faulty {

@@ -34,7 +34,7 @@ func readState(ctx context.Context, s *session.Session) (st audit.State, err err
 		return st, err
 	}
 	if st.Pools, err = state.Read(ctx, not.Of("ippool"), &v1alpha1.IPPoolList{}, session.PoolsIn, func(p *v1alpha1.IPPool) (audit.Pool, error) {
-		return audit.Pool{Pool: kube.PoolOf(p), Shape: state.ShapeOf(p), Overlaps: overlapsOf(p)}, nil
+		return audit.Pool{Pool: kube.PoolOf(p), Shape: state.ShapeOf(p), Overlaps: saidOf(p, v1alpha1.PoolOverlapping), Strangers: saidOf(p, v1alpha1.PoolStrangers)}, nil
 	}); err != nil {
 		return st, err
 	}
@@ -93,9 +93,9 @@ func webhooks(ctx context.Context, s *session.Session) (*audit.Webhooks, error) 
 	return w, nil
 }
 
-// overlapsOf says with which pools p shares addresses; it is empty if with none.
-func overlapsOf(p *v1alpha1.IPPool) string {
-	if c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.PoolOverlapping); c != nil && c.Status == metav1.ConditionTrue {
+// saidOf returns the message of a pool's condition that is True; empty if it is not.
+func saidOf(p *v1alpha1.IPPool, kind string) string {
+	if c := meta.FindStatusCondition(p.Status.Conditions, kind); c != nil && c.Status == metav1.ConditionTrue {
 		return c.Message
 	}
 	return ""

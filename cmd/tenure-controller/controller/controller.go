@@ -30,6 +30,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/controller/pools"
 	"github.com/tenure-ipam/tenure/ipam/controller/requests"
 	"github.com/tenure-ipam/tenure/ipam/controller/reservations"
+	"github.com/tenure-ipam/tenure/ipam/controller/strangers"
 	"github.com/tenure-ipam/tenure/ipam/controller/trigger"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -303,7 +304,7 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		func() error { return c.advertise(mgr, direct, ofPools, &triggers.advertised) },
 		func() error { return c.definitions(mgr, direct, live, catalog) },
 		func() error { return ofDead.Setup(mgr) },
-		func() error { return c.nodeLabels(mgr, live) },
+		func() error { return errors.Join(c.nodeLabels(mgr, live), c.strangers(mgr, direct, shapes)) },
 		func() error { return probes(mgr) },
 	} {
 		if err := set(); err != nil {
@@ -321,6 +322,15 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 func (c *Controller) nodeLabels(mgr manager.Manager, live *kube.API) error {
 	r := &nodelabels.Reconciler{
 		Cache: mgr.GetCache(), RegistrationNamespace: c.cfg.RegistrationNamespace, Live: live, Log: c.log.With("part", "node-labels"),
+	}
+	return r.Setup(mgr)
+}
+
+// strangers has the addresses kept that strangers have.
+func (c *Controller) strangers(mgr manager.Manager, write client.Client, shapes *pools.Shapes) error {
+	r := &strangers.Reconciler{
+		Cache: mgr.GetCache(), RegistrationNamespace: c.cfg.RegistrationNamespace, Write: write, Shapes: shapes,
+		Events: mgr.GetEventRecorder(name), Log: c.log.With("part", "strangers"),
 	}
 	return r.Setup(mgr)
 }

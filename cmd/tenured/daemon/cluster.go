@@ -39,8 +39,9 @@ func (p pools) Follow(ctx context.Context, name protocol.PoolName, changed func(
 func poolOf(o *v1alpha1.IPPool) agent.Pool {
 	p := agent.Pool{
 		Pool: kube.PoolOf(o), Text: kube.PoolText(o), Domain: o.Spec.Domain, Access: kube.AccessOf(o), Stopped: o.Spec.Allocation == v1alpha1.AllocationStopped, Sourced: o.Spec.Source != nil,
-		ReuseAfter: kube.ReuseAfterOf(o),
-		Foreign:    meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.PoolForeignAddresses),
+		ReuseAfter:      kube.ReuseAfterOf(o),
+		DetectConflicts: o.Spec.DetectConflicts && !strangersAreTooMany(o),
+		Foreign:         meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.PoolForeignAddresses),
 	}
 	for _, s := range o.Status.Selectors {
 		pressure, err := allocator.ParsePressure(string(s.Pressure))
@@ -79,6 +80,13 @@ func poolOf(o *v1alpha1.IPPool) agent.Pool {
 		p.Waits = cond.Message
 	}
 	return p
+}
+
+// strangersAreTooMany reports whether so many strangers have addresses of a pool that no more are
+// kept away from pods.
+func strangersAreTooMany(o *v1alpha1.IPPool) bool {
+	cond := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.PoolStrangers)
+	return cond != nil && cond.Reason == v1alpha1.ReasonTooManyStrangers
 }
 
 // watches is the cluster's objects that an agent follows by name.

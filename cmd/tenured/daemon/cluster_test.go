@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
 )
 
 // TestSetOfAPod: the set is the StatefulSet of Kubernetes that controls the pod, and no
@@ -36,6 +38,19 @@ func TestPodToWhichAMachineMoves(t *testing.T) {
 	for label, moving := range map[string]bool{"kubevirt.io/migrationJobUID": true, "kubevirt.io/created-by": false} {
 		if o := (metav1.ObjectMeta{Labels: map[string]string{label: "4c9d"}}); attachPodOf(&o).Moving != moving {
 			t.Errorf("with label %s a machine moves there: %t; want %t", label, !moving, moving)
+		}
+	}
+}
+
+// TestTooManyStrangers: of a pool of which strangers have too many addresses no more are asked for.
+func TestTooManyStrangers(t *testing.T) {
+	for reason, asks := range map[string]bool{"": true, v1alpha1.ReasonAddressesKept: true, v1alpha1.ReasonTooManyStrangers: false} {
+		o := &v1alpha1.IPPool{Spec: v1alpha1.IPPoolSpec{DetectConflicts: true}}
+		if reason != "" {
+			o.Status.Conditions = []metav1.Condition{{Type: v1alpha1.PoolStrangers, Status: metav1.ConditionTrue, Reason: reason}}
+		}
+		if got := poolOf(o).DetectConflicts; got != asks {
+			t.Errorf("with reason %q it is asked: %t; want %t", reason, got, asks)
 		}
 	}
 }

@@ -68,8 +68,9 @@ type seen struct {
 	// lastEpoch is the greatest epoch of any pool.
 	lastEpoch string
 	// foreign is the last verdict on the pool and other IPAMs; nil where nobody looks.
-	foreign *foreign.Verdict
-	stolen  []string // claims' addresses that ports of others have, each with both
+	foreign   *foreign.Verdict
+	strangers []v1alpha1.IPReservation // of strangers' addresses
+	stolen    []string                 // claims' addresses that ports of others have, each with both
 
 	live *live // nil: not read
 	// cached is what the cache has of the others of the domain that a closed pool names:
@@ -360,6 +361,8 @@ func (s seen) describe(st *v1alpha1.IPPoolStatus) (counted bool) {
 		outside = fmt.Sprintf("addresses in use, or granted, that the ranges do not have: %d; they will not be given again", s.tally.outside)
 	}
 	s.flag(st, ConditionDraining, "AddressesOutsideRanges", outside)
+	reason, strangers := aboutStrangers(s.strangers)
+	s.flag(st, v1alpha1.PoolStrangers, reason, strangers)
 	s.flag(st, ConditionDefinitionsDisagree, "DefinitionsDiffer", strings.Join(few(s.disagreements, "disagreements"), "; "))
 	return due
 }

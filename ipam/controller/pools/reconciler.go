@@ -200,6 +200,9 @@ func (r *Reconciler) look(ctx context.Context, pool *v1alpha1.IPPool) (seen, err
 	if r.Stolen != nil {
 		s.stolen = r.Stolen(protocol.PoolName(pool.Name))
 	}
+	if s.strangers, err = StrangersOf(ctx, r.Cache, pool.Name); err != nil {
+		return s, err
+	}
 	all := epochsOf(others.Items)
 	s.lastEpoch = all.last
 	s.restored, s.closedFor = r.restorationOf(pool, all, s.now)

@@ -53,6 +53,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, catalog *networks.Catalog) error {
 		Watches(&v1alpha1.IPPool{}, r.othersOf(mgr.GetCache()), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.IPLease{}, ofLease(true)).
 		Watches(&nad.NetworkAttachmentDefinition{}, ofDefinition(catalog, r.poolsOf(catalog))).
+		Watches(&v1alpha1.IPReservation{}, ofStranger()).
 		Watches(&coordination.Lease{}, r.ofRegistration(mgr.GetCache())).
 		WatchesRawSource(r.Changed).
 		WithOptions(trigger.Workers(4)).

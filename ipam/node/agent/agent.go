@@ -30,6 +30,7 @@ type Agent struct {
 	blocks      *blocks
 	attachments *attachments
 	losses      *losses
+	strangers   *strangers
 
 	attach  agentapi.Handler // answers the meta-plugin
 	configs poolspec.Reader
@@ -70,7 +71,7 @@ func assemble(b *base) *Agent {
 	}
 	ps.onExhausted = bs.cedeExhausted
 	ls := &losses{base: b, reg: reg, pools: ps, rights: rs, attachments: as}
-	return &Agent{base: b, reg: reg, pools: ps, rights: rs, blocks: bs, attachments: as, losses: ls, attach: nobody{}}
+	return &Agent{base: b, reg: reg, pools: ps, rights: rs, blocks: bs, attachments: as, losses: ls, strangers: &strangers{base: b, reg: reg, pools: ps, blocks: bs}, attach: nobody{}}
 }
 
 // nobody refuses the meta-plugin's verbs.

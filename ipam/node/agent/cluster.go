@@ -105,6 +105,8 @@ type Pool struct {
 	// Exhausted says, in the words of the pool's condition, that it has no address
 	// left; empty while it has.
 	Exhausted string `json:"exhausted,omitempty"`
+	// DetectConflicts says that strangers are asked for an address before a pod has it.
+	DetectConflicts bool `json:"detectConflicts,omitempty"`
 	// Stopped says that the pool gives no addresses: its spec.allocation is Stopped.
 	Stopped bool `json:"stopped,omitempty"`
 	// Sourced says that the pool has a source, by which claims alone have its addresses.

@@ -36,6 +36,7 @@ func (a *Agent) maintain(ctx context.Context) error {
 		{every: time.Minute, do: a.attachments.countDamaged},
 		{every: ownEvery, after: ownEvery, do: a.checkStore}, // it was checked as it was opened
 		{every: forgetEvery, after: forgetEvery, needRegistration: true, do: a.pools.forget},
+		{every: forgetEvery, after: forgetEvery, do: a.strangers.forget},
 		{every: min(idleEvery, a.cfg.Idle), needRegistration: true, do: a.blocks.giveBack},
 		{every: lookEvery, needRegistration: true, do: a.blocks.cedeExhausted},
 		{every: min(idleEvery, a.cfg.KeepRequest), needRegistration: true, do: a.expireRequests},

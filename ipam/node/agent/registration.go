@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,6 +32,7 @@ type registration struct {
 
 	mu        sync.Mutex // guards what follows
 	registrar protocol.Registrar
+	strangers []protocol.Stranger // found since the agent started, the last ones
 	announced announcement
 	reading   bool                      // a store was lost in this boot, and is not read back yet
 	readFor   map[protocol.StoreID]bool // lost stores whose attachments were looked for; true: all of them
@@ -109,6 +112,26 @@ func (reg *registration) await(ctx context.Context) bool {
 		}
 	}
 	return true
+}
+
+// tellStranger has the next heartbeats, of which one is due at once, tell of a stranger. Of those
+// that were told the registration keeps what is to be told for longer.
+func (reg *registration) tellStranger(x protocol.Stranger) {
+	reg.mu.Lock()
+	reg.strangers = append(reg.strangers[max(0, len(reg.strangers)+1-protocol.MaxStrangers):], x)
+	reg.mu.Unlock()
+	reg.beatSoon()
+}
+
+// isStrange reports whether a stranger was lately found to have an address. The controller keeps it
+// from everybody when it hears of that; until then this node does not take it back.
+func (reg *registration) isStrange(pool protocol.PoolName, addr netip.Addr) bool {
+	now := reg.sched.Now().Wall
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	return slices.ContainsFunc(slices.Concat(reg.strangers, reg.registrar.Seen.Strangers), func(x protocol.Stranger) bool {
+		return x.Pool == pool && x.Addr == addr && x.Lately(now)
+	})
 }
 
 // followRegistration answers the recalls on this node's registration until ctx ends, and learns at
@@ -192,7 +215,7 @@ func (reg *registration) beat(ctx context.Context) (accepted, again bool, err er
 			reg.mu.Unlock()
 			return false, false, nil // the next heartbeat is due at once
 		}
-		reg.registrar.Restored, reg.registrar.Report = "", reg.answer()
+		reg.registrar.Restored, reg.registrar.Report, reg.registrar.Strangers = "", reg.answer(), slices.Clone(reg.strangers)
 		if r := reg.history.Restored; r != nil {
 			reg.registrar.Restored = r.String()
 		}
