@@ -48,6 +48,10 @@ type Address struct {
 	Lease string `json:"lease,omitempty"`
 }
 
+// A Change is what became of an attachment: it was added, replaced or deleted. The zero Attachment
+// is none.
+type Change struct{ Before, After Attachment }
+
 // Attachment returns the attachment under k.
 func (tx *Tx) Attachment(k Key) (a Attachment, ok bool, err error) {
 	key, err := k.MarshalText()
@@ -82,6 +86,7 @@ func (tx *Tx) PutAttachment(a Attachment) error {
 	if err := tx.put(&tx.attachments, key, a.encode()); err != nil {
 		return err
 	}
+	tx.changes = append(tx.changes, Change{Before: old, After: a})
 	return tx.reindex(key, old, a)
 }
 
@@ -97,6 +102,7 @@ func (tx *Tx) DeleteAttachment(k Key) error {
 	if err := tx.delete(&tx.attachments, key); err != nil {
 		return err
 	}
+	tx.changes = append(tx.changes, Change{Before: a})
 	return tx.reindex(key, a, Attachment{})
 }
 

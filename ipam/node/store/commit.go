@@ -265,8 +265,19 @@ func (s *Store) attempt(calls []*call) (err error) {
 	return s.commit(bt, b, number)
 }
 
-// commit makes the batch durable.
-func (s *Store) commit(bt disk.Tx, b *batch, number uint64) error {
+// commit makes the batch durable, and tells what it has changed.
+func (s *Store) commit(bt disk.Tx, b *batch, number uint64) (err error) {
+	if s.o.Committed != nil {
+		defer func() {
+			switch {
+			case errors.Is(err, disk.ErrAgain): // nothing was written
+			case err != nil:
+				s.o.Committed(nil)
+			case len(b.changes) > 0:
+				s.o.Committed(b.changes)
+			}
+		}()
+	}
 	if err := b.commitState(); err != nil {
 		return err
 	}
@@ -307,6 +318,7 @@ func (s *Store) run(c *call, b *batch, full error) {
 	case c.err == nil && full != nil && tx.grown.adds():
 		c.err = s.explain(full)
 	case c.err == nil && c.panicked == nil:
+		b.changes = append(b.changes, tx.changes...)
 		return
 	}
 	tx.rollback()

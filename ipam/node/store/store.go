@@ -32,6 +32,11 @@ type Options struct {
 	// which, counted from 0, or a negative number. An event that is nil does not come.
 	Wait func(ctx context.Context, first, second <-chan struct{}) int
 
+	// Committed, if not nil, is told what each commit has made of attachments, in the order of
+	// commits, before their calls are answered. It must not block. Where a commit failed it is told
+	// nothing: then what there is may have changed or not, as [Store.Update] says.
+	Committed func([]Change)
+
 	// Fail, if not nil, is called at the named points of every commit, for
 	// crash tests only: "before-commit", "after-commit", "before-answer".
 	Fail func(point string)

@@ -20,10 +20,11 @@ import (
 type Tx struct {
 	*batch
 
-	grown growth
-	undo  []change
-	next  uint64 // the counter before this call
-	err   error  // why this call cannot succeed, whatever its function returns
+	grown   growth
+	undo    []change
+	changes []Change // of attachments
+	next    uint64   // the counter before this call
+	err     error    // why this call cannot succeed, whatever its function returns
 }
 
 // batch is a transaction of the disk and what the calls that share it change.
@@ -37,10 +38,11 @@ type batch struct {
 	// decoded is what RightUsable has read, also before this batch; nil keeps nothing.
 	decoded map[string]decoded
 
-	st      state  // as it will be committed
-	writes  int    // how many there were, so that cursors know when to seek anew
-	scratch []byte // records are cut from it: bbolt keeps them until the commit
-	failed  error  // the disk contradicted itself: nothing of the batch may be committed
+	st      state    // as it will be committed
+	writes  int      // how many there were, so that cursors know when to seek anew
+	changes []Change // of attachments, by calls that succeeded
+	scratch []byte   // records are cut from it: bbolt keeps them until the commit
+	failed  error    // the disk contradicted itself: nothing of the batch may be committed
 }
 
 // bucket is a bucket of the disk with where its checksums start. That of the disk is nil for a
