@@ -26,8 +26,8 @@ credentials from its service account. Elsewhere, give --node and --kubeconfig.
 There, be that service account too, by a token that is bound to a pod of the node.
 The policies that deploy/ installs let nobody else give leases back, so that under
 another user a pool fills up; and they refuse what a token writes that names no node.
-"tenured install" installs the CNI plugins, and "tenured uninstall" removes all that
-Tenure has put on a node: see their own --help.
+"tenured install" installs the CNI plugins, "tenured uninstall" removes all that Tenure
+has put on a node, and "tenured history" says who had an address: see their own --help.
 
 Flags:
 `
@@ -43,13 +43,9 @@ type options struct {
 
 // run reads the flags and serves until ctx ends, or does what another verb says.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) error {
-	if len(args) > 0 && (args[0] == "install" || args[0] == "uninstall") {
-		var err error
-		if args[0] == "install" {
-			err = install(ctx, args[1:], stdout, stderr)
-		} else {
-			err = uninstall(ctx, args[1:], stdout, stderr)
-		}
+	verbs := map[string]func(context.Context, []string, io.Writer, io.Writer) error{"install": install, "uninstall": uninstall, "history": showHistory}
+	if len(args) > 0 && verbs[args[0]] != nil {
+		err := verbs[args[0]](ctx, args[1:], stdout, stderr)
 		if errors.Is(err, pflag.ErrHelp) {
 			return nil
 		}
@@ -102,6 +98,9 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	if c.NeedDefault && !c.MultiNetwork {
 		return opts, errors.New("--require-default-pod-network without --multi-network, which serves PodNetworks: give both, or neither")
 	}
+	if err := c.HistoryBounds.Validate(); err != nil {
+		return opts, fmt.Errorf("--history-size or --history-age: %w", err)
+	}
 	c.Agent.Node = protocol.NodeName(*node)
 	err := opts.identify()
 	return opts, err
@@ -133,6 +132,7 @@ func (o *options) flags(flags *pflag.FlagSet, getenv func(string) string) (node 
 	flags.DurationVar(&c.Agent.Idle, "idle", a.Idle, "how long a lease that nothing uses is kept")
 	flags.StringVar(&c.Agent.Machine, "machine-id", "", "what tells this machine from others (default: the firmware's UUID, else /etc/machine-id)")
 	flags.StringVar(&o.bootFile, "boot-id-file", daemon.DefaultBootFile, "file that says in which boot of the machine this is, where the kernel's own is another machine's, as in a node that is a container")
+	historyFlags(flags, &c.HistoryBounds)
 	attachFlags(flags, c)
 	flags.BoolVar(&o.debug, "debug", false, "log more")
 	flags.BoolVar(&o.version, "version", false, "print the version, and do nothing")

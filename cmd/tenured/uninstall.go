@@ -16,6 +16,7 @@ import (
 	"github.com/tenure-ipam/tenure/attach/plan"
 	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
 	"github.com/tenure-ipam/tenure/ipam/atomicfile"
+	"github.com/tenure-ipam/tenure/ipam/history"
 	"github.com/tenure-ipam/tenure/ipam/netns"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 )
@@ -190,6 +191,7 @@ func (n node) removeState(out io.Writer) error {
 	for _, suffix := range []string{".json", ".json.new", ".shown"} {
 		patterns = append(patterns, filepath.Join(n.Reports, strings.Repeat("[0-9a-f]", 32)+suffix))
 	}
+	patterns = append(patterns, filepath.Join(n.History, history.Pattern))
 	for _, pattern := range patterns {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
@@ -201,7 +203,7 @@ func (n node) removeState(out io.Writer) error {
 			}
 		}
 	}
-	for _, dir := range []string{n.Agent.JournalDir, n.Reports, filepath.Dir(n.Store)} {
+	for _, dir := range []string{n.Agent.JournalDir, n.Reports, n.History, filepath.Dir(n.Store)} {
 		_ = os.Remove(dir) // it stays where something is in it, or something is mounted on it
 	}
 	return nil

@@ -28,6 +28,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
 	"github.com/tenure-ipam/tenure/ipam/agentapi"
+	"github.com/tenure-ipam/tenure/ipam/history"
 	"github.com/tenure-ipam/tenure/ipam/netns"
 	"github.com/tenure-ipam/tenure/ipam/node/agent"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
@@ -166,7 +167,7 @@ func Config(dir, name string) daemon.Config {
 	dir = filepath.Join(dir, name)
 	a.Machine, a.JournalDir = "machine-of-"+name, filepath.Join(dir, "journal")
 	return daemon.Config{
-		Agent: a, Store: filepath.Join(dir, "store.db"), Socket: filepath.Join(dir, "agent.sock"),
+		Agent: a, Store: filepath.Join(dir, "store.db"), Socket: filepath.Join(dir, "agent.sock"), HistoryBounds: history.DefaultBounds,
 		NetnsDirs: []string{filepath.Join(dir, "netns")}, ResultDirs: []string{filepath.Join(dir, "results")},
 	}
 }

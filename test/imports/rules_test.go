@@ -137,6 +137,10 @@ var rules = []rule{
 		never: join(ours, kubernetes, bolt, cni),
 	},
 	{
+		pkg: "./ipam/history", why: "agents write it, and kubectl reads what they answer: it knows lines and files alone",
+		never: join(ours, kubernetes, bolt, cni, processes, []string{"net", "net/http"}),
+	},
+	{
 		pkg: "./ipam/rest", why: "it knows numbers and times: what is freed, and when, it is told",
 		never: join(ours, kubernetes, bolt, cni),
 	},

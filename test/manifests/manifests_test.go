@@ -207,6 +207,10 @@ func TestChartRefuses(t *testing.T) {
 		"attach.enable=true":                                "enable",
 		"controler.replicas=3":                              "controler",
 		"agent.logLevel=trace":                              "/agent/logLevel",
+		"agent.history.size=much":                           "/agent/history/size",
+		"agent.history.age=90":                              "/agent/history/age",
+		"agent.history.sise=1Gi":                            "sise",
+		"agent.extraArgs={--history-size=1Gi}":              "/agent/extraArgs/0",
 		"directories.cniBin=opt/cni/bin":                    "/directories/cniBin",
 		"directories.state=/a/../b":                         "/directories/state",
 		"directories.state=/..":                             "/directories/state",
@@ -263,6 +267,7 @@ func TestChartRefuses(t *testing.T) {
 func TestChartTakes(t *testing.T) {
 	for _, set := range []string{
 		"agent.updateStrategy.type=OnDelete",
+		"agent.history.size=0",
 		"agent.updateStrategy.rollingUpdate.maxSurge=0%,agent.updateStrategy.rollingUpdate.maxUnavailable=3",
 		"agent.extraArgs={--cni-conf-at-once,--boot-id-file=/x}",
 		"directories.state=/var/lib/..tenure/a.b_c-d",
@@ -272,6 +277,17 @@ func TestChartTakes(t *testing.T) {
 		if _, err := Chart(t.Context(), "--set="+set); err != nil {
 			t.Errorf("%s: %v", set, err)
 		}
+	}
+}
+
+// TestChartHistory: the values of the history are the agent's flags.
+func TestChartHistory(t *testing.T) {
+	charted, err := Chart(t.Context(), "--set=agent.history.size=1Gi,agent.history.age=0")
+	agent := render(t, charted, err)["DaemonSet tenure-system/tenured"]
+	containers, _, _ := unstructured.NestedSlice(agent.Object, "spec", "template", "spec", "containers")
+	args, _, _ := unstructured.NestedStringSlice(containers[0].(map[string]any), "args")
+	if want := []string{"--history-age=0", "--history-size=1Gi"}; !slices.Equal(args, want) {
+		t.Errorf("the agent's arguments are %q; want %q", args, want)
 	}
 }
 

@@ -26,9 +26,11 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/access"
 	"github.com/tenure-ipam/tenure/ipam/agentapi"
 	"github.com/tenure-ipam/tenure/ipam/cniresults"
+	"github.com/tenure-ipam/tenure/ipam/history"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/node/agent"
 	"github.com/tenure-ipam/tenure/ipam/node/sched"
+	"github.com/tenure-ipam/tenure/ipam/node/store"
 )
 
 // Config configures a [Daemon].
@@ -70,6 +72,11 @@ type Config struct {
 	// means that none is kept; no Record is a file beside the store.
 	Ready ready.Config
 
+	// History is the directory for who had which address; empty is the directory history beside the
+	// store. HistoryBounds are how much of it is kept.
+	History       string
+	HistoryBounds history.Bounds
+
 	// PodResources is the path of the kubelet's pod-resources socket.
 	PodResources string
 
@@ -95,6 +102,9 @@ type Daemon struct {
 // New returns a daemon that talks to the cluster of rc. It does no I/O.
 func New(cfg Config, rc *rest.Config, log *slog.Logger) (*Daemon, error) {
 	if err := cfg.Agent.Validate(); err != nil {
+		return nil, err
+	}
+	if err := cfg.HistoryBounds.Validate(); err != nil {
 		return nil, err
 	}
 	if cfg.Store == "" || cfg.Socket == "" {
@@ -133,6 +143,7 @@ func New(cfg Config, rc *rest.Config, log *slog.Logger) (*Daemon, error) {
 func (c *Config) PlaceBesideStore() {
 	dir := filepath.Dir(c.Store)
 	c.Reports = cmp.Or(c.Reports, filepath.Join(dir, "reports"))
+	c.History = cmp.Or(c.History, filepath.Join(dir, "history"))
 	c.Ready.Record = cmp.Or(c.Ready.Record, filepath.Join(dir, "cni-conf.json"))
 }
 
@@ -146,11 +157,14 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
 
-	st, err := openStore(ctx, d.cfg.Store, witnessOf(d.cfg.Socket), d.cfg.Agent, d.log)
+	past := d.recorder()
+	st, err := openStore(ctx, d.cfg.Store, store.Options{Witness: store.WitnessFile(witnessOf(d.cfg.Socket)), Committed: past.committed}, d.cfg.Agent, d.log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
+	past.Held = func() ([]history.Span, error) { return held(st, d.cfg.Agent.Node) }
+	defer past.Close(ctx)
 
 	c, api, err := d.client()
 	if err != nil {
@@ -189,14 +203,8 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	g, ctx := errgroup.WithContext(ctx)
 	serve := func(ctx context.Context) error { return agentapi.Serve(ctx, ln, a, agentapi.DefaultLimits(), d.log) }
 	g.Go(func() error { return a.Run(ctx, serve) })
-	g.Go(func() error {
-		select {
-		case <-st.Broken():
-			return fmt.Errorf("the store %s has to be opened again", st.Path())
-		case <-ctx.Done():
-			return nil
-		}
-	})
+	g.Go(func() error { return untilBroken(ctx, st) })
+	g.Go(func() error { past.Run(ctx); return nil })
 	g.Go(func() error { podCache.Run(ctx); return nil })
 	g.Go(func() error { reviews.Run(ctx); return nil })
 	if uses != nil {
@@ -218,6 +226,16 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 		g.Go(func() error { return serveHTTP(ctx, d.cfg, isReady, collectors) })
 	}
 	return g.Wait()
+}
+
+// untilBroken waits until the store has to be opened again, which is an error, or ctx ends.
+func untilBroken(ctx context.Context, st *store.Store) error {
+	select {
+	case <-st.Broken():
+		return fmt.Errorf("the store %s has to be opened again", st.Path())
+	case <-ctx.Done():
+		return nil
+	}
 }
 
 // leaseWithin is how long the create of a lease is awaited. An API server that is overrun

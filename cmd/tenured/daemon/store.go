@@ -40,11 +40,10 @@ func witnessOf(socket string) string { return socket + ".witness" }
 // damaged, or not provably the one that last answered on this machine in this boot,
 // would give addresses twice: it is set aside and a new one made, which has another
 // ID.
-func openStore(ctx context.Context, path, witness string, a agent.Config, log *slog.Logger) (*store.Store, error) {
+func openStore(ctx context.Context, path string, o store.Options, a agent.Config, log *slog.Logger) (*store.Store, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("make the store's directory: %w", err)
 	}
-	o := store.Options{Witness: store.WitnessFile(witness)}
 	st, err := store.Open(path, o)
 	var reason, what string
 	switch {

@@ -30,7 +30,7 @@ func newPlace(t *testing.T) place {
 
 func (p place) open(t *testing.T) *store.Store {
 	t.Helper()
-	st, err := openStore(t.Context(), p.path, p.witness, p.conf, slog.New(slog.DiscardHandler))
+	st, err := openStore(t.Context(), p.path, store.Options{Witness: store.WitnessFile(p.witness)}, p.conf, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func TestStoreUnusable(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(p.dir, "file"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := openStore(t.Context(), p.path, p.witness, p.conf, slog.New(slog.DiscardHandler))
+	_, err := openStore(t.Context(), p.path, store.Options{Witness: store.WitnessFile(p.witness)}, p.conf, slog.New(slog.DiscardHandler))
 	if err == nil || !strings.Contains(err.Error(), "make the store's directory") {
 		t.Errorf("got %v; want an error about the directory", err)
 	}

@@ -34,7 +34,7 @@ func (as *attachments) applyJournal(ctx context.Context, key store.Key, entries 
 		if err := delqueue.Remove(as.cfg.JournalDir, e); err != nil {
 			return as.journalError(err)
 		}
-		as.log.InfoContext(ctx, "address released", "verb", "DEL", "sandbox", e.ContainerID, "interface", e.IfName, "journalled", e.Time)
+		as.log.DebugContext(ctx, "address released", "verb", "DEL", "sandbox", e.ContainerID, "interface", e.IfName, "journalled", e.Time)
 	}
 	return nil
 }

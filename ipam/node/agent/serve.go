@@ -19,7 +19,8 @@ const CodeClaimRefused agentapi.Code = 101
 // CodePoolRefused is the CNI error code for a pool that the pod's namespace may not use.
 const CodePoolRefused agentapi.Code = 102
 
-// Serve answers one request of a plugin. Afterwards it logs one line for an ADD or a DEL.
+// Serve answers one request of a plugin. Afterwards it logs a line if it was refused; of addresses
+// that were given and freed the history has lines.
 func (a *Agent) Serve(ctx context.Context, req agentapi.Request) agentapi.Response {
 	began := a.sched.Now()
 	resp := agentapi.Response{Version: agentapi.Version}
@@ -63,9 +64,9 @@ func (a *Agent) logRequest(ctx context.Context, req agentapi.Request, resp agent
 		for i, ip := range resp.Result.IPs {
 			addrs[i] = ip.Address.String()
 		}
-		a.log.InfoContext(ctx, "address held", append(attrs, "address", addrs)...)
+		a.log.DebugContext(ctx, "address held", append(attrs, "address", addrs)...)
 	case req.Verb == agentapi.Del:
-		a.log.InfoContext(ctx, "address released", attrs...)
+		a.log.DebugContext(ctx, "address released", attrs...)
 	}
 }
 
