@@ -49,6 +49,15 @@ func (m mover) start(ctx context.Context, args ...string) (cmd *exec.Cmd, wait f
 	}
 }
 
+// answer returns what the program prints.
+func (m mover) answer(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, m.program, args...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig())
+	out, err := cmd.CombinedOutput()
+	GinkgoWriter.Printf("$ kubectl tenure %q: %v\n%s", args, err, out)
+	return string(out), err
+}
+
 // runUnderFire calls the program, kills it and one of kill after a random time, again and
 // again until each was killed; then it calls the program until it succeeds.
 func (m mover) runUnderFire(ctx context.Context, kill []func(context.Context) error, args ...string) {

@@ -3,10 +3,12 @@ package e2e_test
 import (
 	"context"
 	"net/netip"
+	"time"
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -75,12 +77,17 @@ var _ = Describe("Pods", func() {
 		const selects = `[{"name": "lan", "ips": ["10.24.0.77"]}]`
 		first := s.run(ctx, "first", c.Nodes[0].Name, selects)
 		Expect(addresses(ctx, first)["net1"].String()).To(Equal("10.24.0.77/24"))
+		then := time.Now().UTC().Format(time.RFC3339Nano)
 		second := s.start(ctx, "second", c.Nodes[1].Name, selects)
 		Eventually(func() ([]string, error) { return told(ctx, second, "FailedCreatePodSandBox") }).Should(
 			ContainElement(And(ContainSubstring("10.24.0.77"), ContainSubstring("first"))))
 		stop(ctx, first)
 		awaitRunning(ctx, second)
 		Expect(addresses(ctx, second)["net1"].String()).To(Equal("10.24.0.77/24"))
+		tool := newMover(ctx)
+		had := func(pod *corev1.Pod) types.GomegaMatcher { return ContainSubstring(s.namespace + "/" + pod.Name + " ") }
+		Expect(tool.answer(ctx, "who", "10.24.0.77", "--at", then)).To(And(had(first), Not(had(second)), ContainSubstring(first.Spec.NodeName)))
+		Eventually(func() (string, error) { return tool.answer(ctx, "who", "10.24.0.77", "--since", "1h") }).Should(And(had(first), had(second), ContainSubstring("still")))
 	})
 
 	It("wait while the pool is exhausted, are told so, get the last address when it comes free, and one again when they are killed", func(ctx context.Context) {

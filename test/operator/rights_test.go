@@ -41,7 +41,13 @@ func bound(t *testing.T, roles ...string) (as string) {
 // whoever may edit it releases no node.
 func TestUsersOfTheClusterMayLook(t *testing.T) {
 	w := inOrder(t)
-	for _, role := range []string{"view", "edit"} {
+	for role, past := range map[string][]string{
+		"view": {
+			"you may not ask the agents: it takes the right to create pods/exec in namespace tenure-system", "it reaches the agents' credentials",
+			"kubectl -n tenure-system logs -l app.kubernetes.io/name=tenured", `grep '"address":"10.40.0.17"'`,
+		},
+		"edit": {"did not answer", w.node + " (it has no agent's pod now)"}, // it has pods/exec everywhere
+	} {
 		user := bound(t, role)
 		says(t, tenure(t, 0, "pools", w.pool.Name, user), w.node+" 1 1 14")
 		tenure(t, 0, "leases", user)
@@ -49,6 +55,7 @@ func TestUsersOfTheClusterMayLook(t *testing.T) {
 		tenure(t, 0, "who", "10.40.0.17", user)
 		says(t, tenure(t, 0, "pod", "plain", "-n", w.namespace, user), "net1 "+w.namespace+"/lan 10.40.0.5 "+w.pool.Name+" - yes")
 		tenure(t, 0, "explain", "plain", "-n", w.namespace, user)
+		says(t, tenure(t, 1, "who", "10.40.0.17", "--since", "7d", user), past...)
 		says(t, tenure(t, 1, "check", user), "forbidden")
 		says(t, tenure(t, 1, "release-node", w.node, "--yes", user), "forbidden")
 	}

@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -36,6 +37,7 @@ type Session struct {
 
 	API    *kube.API // once [Session.Connect] has been called
 	Client client.Client
+	Rest   *rest.Config // of these clients
 	ahead  atomic.Int64 // by how many nanoseconds the API server's clock is ahead of this machine's
 }
 
@@ -91,6 +93,7 @@ func (s *Session) Connect() error {
 	}
 	rc.QPS, rc.Burst = -1, -1 // one person asks; the API server has priorities of its own
 	rc.Wrap(func(next http.RoundTripper) http.RoundTripper { return serverClock{next, s} })
+	s.Rest = rc
 	s.API, s.Client, err = kube.Dial(rc)
 	return err
 }

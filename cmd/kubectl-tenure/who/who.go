@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -54,6 +55,7 @@ type View struct {
 // New returns the verb who.
 func New(s *session.Session) *cobra.Command {
 	var o session.Output
+	var p past
 	c := &cobra.Command{
 		Use: "who ADDRESS", Short: "who has an address: a pod, a claim, a node",
 		Long: `Prints, for each pool that has the address, the lease of its block: which node or
@@ -61,7 +63,14 @@ whether the cluster hands it out, whom it was granted or given to, and which pod
 Grants are the truth; which pod has an address of a node's is what that node has
 published, twice a minute while it changes, else what pods there show in their status, as far as
 you may read those. Two pools may have the same address: they are two
-networks.`,
+networks.
+
+With --at and --since it prints who had it then: it has every node's agent tell what it has
+written down, by a program that it runs in the agent's pod. That is an administrator's right:
+create pods/exec in tenure-system. Everybody else finds the same in the agents' logs. If a
+node does not answer, it says which, and ends with 1. A TIME is one such as
+2026-11-17T14:00 (this machine's zone), 2026-11-17T14:00:00Z, 2026-11-17, or 7d or 36h, which
+is so long ago.`,
 		Args: session.One("address"), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, args []string) error {
 			addr, err := netip.ParseAddr(args[0])
@@ -71,10 +80,20 @@ networks.`,
 			if err := session.OneOf("output", o.Format, "", "json", "yaml"); err != nil {
 				return err
 			}
-			return who(c.Context(), s, o, addr.Unmap())
+			if !c.Flags().Changed("at") && !c.Flags().Changed("since") {
+				return who(c.Context(), s, o, addr.Unmap())
+			}
+			p.addr = addr.Unmap()
+			if err := p.check(time.Now()); err != nil {
+				return err
+			}
+			return p.who(c.Context(), s, o)
 		},
 	}
 	c.Flags().StringVarP(&o.Format, "output", "o", "", "what to write: json, yaml")
+	c.Flags().StringVar(&p.at, "at", "", "who had it at this `TIME`")
+	c.Flags().StringVar(&p.since, "since", "", "who has had it since this `TIME`")
+	c.Flags().DurationVar(&p.within, "timeout", 20*time.Second, "with --at and --since: how long to wait for each node")
 	return c
 }
 
