@@ -138,6 +138,9 @@ func TestPinnedSubnets(t *testing.T) {
 	third.AwaitServing()
 	late := w.run(third, "pinned-late")
 	third.Refused(t, late.Interface, fmt.Sprintf("subnet %v of pool pinned is pinned to node pinned-2, and is leased by node pinned-1", second.subnet()))
+	named := w.run(third, "pinned-named")
+	named.Top = map[string]any{"args": map[string]any{"cni": map[string]any{"ips": []string{second.subnet().Addr().Next().Next().Next().String()}}}}
+	third.Refused(t, named.Interface, "is in a block that node pinned-1 holds")
 	second.end(t)
 	fleet.Edit(t, kc, &p, func() { p.Spec.PerNode.Pinned = p.Spec.PerNode.Pinned[:2] })
 	if err := late.attach(); err != nil {

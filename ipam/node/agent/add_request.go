@@ -3,6 +3,7 @@ package agent
 import (
 	"cmp"
 	"context"
+	"errors"
 	"math"
 	"reflect"
 	"time"
@@ -55,7 +56,7 @@ func (a *Agent) waits(ctx context.Context, add *addCall) bool {
 // next try finds it, in the place that it has come to. unmet is why the node has no
 // address itself.
 func (a *Agent) holdRequested(ctx context.Context, add *addCall, unmet error) (store.Attachment, error) {
-	if a.pools.perNode(add.demand.Slots) { // the cluster has no address for it
+	if a.pools.perNode(add.demand.Slots) && !errors.Is(unmet, errInherited) { // the cluster has no address for it
 		return store.Attachment{}, &waitingError{Why: unmet.Error()}
 	}
 	if add.demand.Pod.UID == "" || add.demand.Pod.Name == "" {

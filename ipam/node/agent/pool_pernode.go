@@ -55,12 +55,11 @@ func (p *knownPool) mayLease(node protocol.NodeName) func(block netip.Prefix) bo
 	}
 }
 
-// perNode reports whether one of the slots, of any address, is of a pool that gives each node a
-// subnet.
+// perNode reports whether one of the slots is of a pool that gives each node a subnet.
 func (ps *pools) perNode(slots []assign.Slot) bool {
 	return slices.ContainsFunc(slots, func(s assign.Slot) bool {
 		known, _ := ps.heard(s.Pool)
-		return known != nil && known.Text.PerNode != nil && !s.Exact.IsValid()
+		return known != nil && known.Text.PerNode != nil
 	})
 }
 

@@ -164,3 +164,19 @@ func TestNamedSubnet(t *testing.T) {
 		}
 	})
 }
+
+// TestAsksNobody: a node asks the cluster for no address of a pool that gives each node a subnet,
+// also not for one by name: it lies in another node's subnet.
+func TestAsksNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, p := newPerNodeAgent(t)
+		for _, exact := range []netip.Addr{{}, netip.MustParseAddr("10.0.0.9")} {
+			add := &addCall{}
+			add.demand.Slots = []assign.Slot{{Pool: p.name, Family: allocator.IPv4, Exact: exact}}
+			held := &HeldError{Addr: exact, Pool: p.name, Holder: protocol.Holder{Node: "n2"}}
+			if _, err := a.holdRequested(t.Context(), add, held); !is[*waitingError](err) || err.Error() != held.Error() {
+				t.Errorf("for %v: %v; want %v", exact, err, held)
+			}
+		}
+	})
+}
