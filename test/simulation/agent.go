@@ -156,6 +156,7 @@ func (n *simNode) stored() {
 		return nil
 	}))
 	n.agent.checkRest(was, d)
+	n.checkSubnets(was, d)
 	n.disk = d
 	for name, r := range was.rights { // what it has found out is its own business again
 		if now := d.rights[name]; now.UID != r.UID || now.Phase == protocol.Lost {

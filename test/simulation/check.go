@@ -40,6 +40,7 @@ func (w *world) check() {
 		}
 	}
 	w.checkSandboxes()
+	w.checkSubnetsApart()
 	w.checkGuests()
 	if w.kind.uses {
 		w.checkClaims()

@@ -60,6 +60,8 @@ const (
 	M66 Fault = "M66"
 	M67 Fault = "M67"
 	M68 Fault = "M68"
+	M69 Fault = "M69"
+	M70 Fault = "M70"
 )
 
 // A Bug is a deliberate fault and what is expected of it.
@@ -87,6 +89,7 @@ func withUses(k flavour) bool       { return k.uses }
 func withEdits(k flavour) bool      { return k.edits }
 func withMoves(k flavour) bool      { return k.moves }
 func withRacks(k flavour) bool      { return k.racks }
+func withPerNode(k flavour) bool    { return k.perNode }
 func withClaimRacks(k flavour) bool { return k.racks && k.uses }
 
 // Bugs returns all deliberate faults.
@@ -125,6 +128,8 @@ func nodeBugs() []Bug {
 		{M66, "give addresses of every range, whatever nodes it selects", 100, []Invariant{Place}, withRacks},
 		{M67, "grant claims addresses of every range, whatever nodes it selects", 3000, []Invariant{Place}, withClaimRacks},
 		{M68, "go by the first labels that a node was told", 200, []Invariant{I4, I5}, withRacks},
+		{M69, "lease another subnet when the node's own is full", 200, []Invariant{Subnet}, withPerNode},
+		{M70, "give a node's subnet back when it is idle", 200, []Invariant{Subnet}, withPerNode},
 		{M52, "neither note nor list what is created", 200, []Invariant{I4, I5}, nil},
 		{M19, "F from the moment of the answer", 0, []Invariant{I1}, withSlowWrites},
 		{M26, "serve without a confirmation", 300, []Invariant{I1, I3}, nil},

@@ -23,6 +23,7 @@ type flavour struct {
 	rests       bool // pools have a reuseAfter
 	never       bool // F is 0 on all nodes: silence alone says nothing, ever
 	racks       bool // the ranges of the nodes' pool are for the nodes of two racks
+	perNode     bool // the nodes' pool gives each node a subnet
 }
 
 // choose decides what happens in the run, and how often.
@@ -72,6 +73,7 @@ func (w *world) choose() {
 	w.kind.rests = w.fault == NoFault && w.patience%5 == 2
 	w.kind.never = !w.kind.twins && (w.patience%6 == 0 || w.kind.restores && w.patience%3 == 0)
 	w.kind.racks = !w.kind.foreign && !w.kind.moves && w.delay == 1 // likewise
+	w.kind.perNode = !w.kind.foreign && !w.kind.moves && !w.kind.edge && w.delay == 2 && w.trouble%4 != 2
 }
 
 // kindOf returns the flavour of the run of a seed.

@@ -53,7 +53,7 @@ func (h simHost) Cached() (all []cniresults.Entry, _ []*cniresults.FileError, _ 
 		e := cniresults.Entry{Network: network, ContainerID: s.cid, IfName: "net1", Netns: netnsPath(s.cid), Args: podArgs(s.pod), Written: h.n.now().Wall}
 		e.IPAM = append(e.IPAM, []byte(config))
 		for _, x := range s.addrs {
-			e.IPs = append(e.IPs, cniresults.IP{Address: netip.PrefixFrom(x, 24)})
+			e.IPs = append(e.IPs, cniresults.IP{Address: netip.PrefixFrom(x, h.n.w.length(x))})
 		}
 		all = append(all, e)
 	}

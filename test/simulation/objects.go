@@ -150,10 +150,14 @@ func (w *world) newPool(name protocol.PoolName, blockSize int32) *v1alpha1.IPPoo
 	if w.kind.rests {
 		rest = reuseAfter.String()
 	}
-	return &v1alpha1.IPPool{
+	obj := &v1alpha1.IPPool{
 		ObjectMeta: metav1.ObjectMeta{Name: string(name), Generation: 1, CreationTimestamp: metav1.NewTime(w.wall(0).Truncate(time.Second))},
 		Spec:       v1alpha1.IPPoolSpec{Ranges: w.ranges(name), BlockSize: &blockSize, Domain: w.domain(name), TakeOver: takeOver, ReuseAfter: rest},
 	}
+	if w.perNode(name) {
+		obj.Spec.BlockSize, obj.Spec.PerNode = nil, &v1alpha1.PerNode{PrefixLength: subnetBits, Gateway: v1alpha1.PerNodeGatewayNone}
+	}
+	return obj
 }
 
 // patch is a merge patch as the program sends one.

@@ -25,6 +25,9 @@ var poolCIDRs = map[protocol.PoolName]netip.Prefix{
 	poolName: netip.MustParsePrefix("10.0.0.0/24"), claimPool: netip.MustParsePrefix("10.9.0.0/24"), sixPool: netip.MustParsePrefix("fd00::/64"),
 }
 
+// poolRange has all addresses of the nodes' pool.
+var poolRange = netip.MustParsePrefix("10.0.0.0/28")
+
 // poolRanges are the ranges that the pools begin with.
 var poolRanges = map[protocol.PoolName][]v1alpha1.Range{
 	poolName:  {{CIDR: "10.0.0.0/24", Start: "10.0.0.8", End: "10.0.0.15"}},
@@ -39,10 +42,25 @@ func (w *world) ranges(pool protocol.PoolName) []v1alpha1.Range {
 	if pool == poolName && w.kind.narrow {
 		all[0].End = "10.0.0.11"
 	}
+	if w.perNode(pool) {
+		return w.subnetRanges()
+	}
 	if pool == poolName {
 		all = w.rackRanges(w.otherRanges(all))
 	}
 	return all
+}
+
+// beginningSize returns how many addresses a block has that a pool begins with.
+func (w *world) beginningSize(pool protocol.PoolName) int32 {
+	size := 2 - int32(w.rng.IntN(2))
+	switch {
+	case w.kind.edge && pool == poolName:
+		size = 4
+	case w.perNode(pool):
+		size = subnetSize
+	}
+	return size
 }
 
 // addressesOf are the addresses of the ranges that a pool begins with.
@@ -77,6 +95,10 @@ func (w *world) editPools() {
 	case 3:
 		w.logf("person: shrinks pool %s", name)
 		w.editPool(name, func(s *v1alpha1.IPPoolSpec) {
+			if w.perNode(name) {
+				w.takeSubnets(s)
+				return
+			}
 			s.Ranges = w.ranges(name)
 			s.Ranges[0].End = s.Ranges[0].Start
 		})
@@ -120,6 +142,9 @@ func (w *world) remakePool() {
 
 // resize asks for another block size.
 func (w *world) resize(name protocol.PoolName) {
+	if w.perNode(name) {
+		return // a node's subnet says it
+	}
 	w.editPool(name, func(s *v1alpha1.IPPoolSpec) {
 		s.BlockSize = new(3 - *s.BlockSize)
 		w.logf("person: asks for blocks of %d in pool %s", *s.BlockSize, name)

@@ -21,7 +21,8 @@ type hearsay struct {
 	texts  []poolspec.PoolText
 	labels []poolspec.NodeLabels
 	kept   agent.Pool
-	raw    []byte // kept, as the store has it
+	before agent.Pool // what it had before
+	raw    []byte     // kept, as the store has it
 }
 
 // since says from which on what a node was told may count.
@@ -46,7 +47,7 @@ func (n *simNode) hearLabels(s protocol.Registration) {
 
 // keepPool notes what the store has of the nodes' pool.
 func (n *simNode) keepPool(tx *store.Tx) {
-	if n.w.racks == nil {
+	if n.w.racks == nil && !n.w.kind.perNode {
 		return
 	}
 	raw, _, err := tx.Pool(poolName)
@@ -54,6 +55,7 @@ func (n *simNode) keepPool(tx *store.Tx) {
 	if bytes.Equal(raw, n.heard.raw) {
 		return
 	}
+	n.heard.before = n.heard.kept
 	n.heard.raw, n.heard.kept = bytes.Clone(raw), agent.Pool{}
 	if len(raw) > 0 {
 		must(json.Unmarshal(raw, &n.heard.kept))
@@ -159,6 +161,9 @@ func annotated(c simClaim) map[string]string {
 // forClaim leaves of addresses of the nodes' pool those that a claim may have now, which has none
 // yet: none while no pod of it has come to a node.
 func (w *world) forClaim(c simClaim, addrs []netip.Addr) []netip.Addr {
+	if w.kind.perNode && c.Network == string(poolName) {
+		return nil
+	}
 	p, _ := w.api.pools.read(string(poolName))
 	if w.racks == nil || c.Network != string(poolName) || p.obj == nil || len(kube.PoolText(p.obj).LabelKeys()) == 0 {
 		return addrs

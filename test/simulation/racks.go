@@ -176,6 +176,9 @@ func (w *world) annotate(o *metav1.ObjectMeta) {
 
 // here leaves of addresses of the nodes' pool those that pods of a node may have now.
 func (w *world) here(node protocol.NodeName, addrs []netip.Addr) []netip.Addr {
+	if w.kind.perNode {
+		return w.inSubnets(node, addrs)
+	}
 	if w.racks == nil {
 		return addrs
 	}

@@ -22,6 +22,8 @@ const (
 	Rest Invariant = "Rest"
 	// Place: no address of a range that is for other nodes is given anew.
 	Place Invariant = "Place"
+	// Subnet: where each node has a subnet of a pool, it has one, which it keeps.
+	Subnet Invariant = "Subnet"
 )
 
 // A Failure is an invariant that a run has broken, and how.

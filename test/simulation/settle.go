@@ -187,10 +187,10 @@ func (w *world) unrest(nodes []*simNode) string {
 		if len(n.sandboxes)+n.journalled() > 0 {
 			return fmt.Sprintf("%s has %d sandboxes and %d journalled DELs", n.machine, len(n.sandboxes), n.journalled())
 		}
-		for _, name := range n.names(func(r protocol.Right) bool { return !w.ofClaims(r.Name) }) {
+		for _, name := range n.names(func(r protocol.Right) bool { return !w.ofClaims(r.Name) && !n.homes(r.Name) }) {
 			return fmt.Sprintf("%s does not get rid of %s: %s", n.machine, name, recordText(n.disk.rights[name]))
 		}
-		for _, l := range w.api.leases.list(func(l protocol.Lease) bool { return l.Holder.Node == n.name && !w.ofClaims(l.Name) }) {
+		for _, l := range w.api.leases.list(func(l protocol.Lease) bool { return l.Holder.Node == n.name && !w.ofClaims(l.Name) && !n.homes(l.Name) }) {
 			return fmt.Sprintf("lease %s names %s, store %s, which has no record of it", l.Name, n.machine, l.Store)
 		}
 		for _, s := range w.api.subs.list(func(s protocol.SubLease) bool { return s.Node == n.name }) {

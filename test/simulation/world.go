@@ -2,7 +2,6 @@ package simulation
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 	"time"
 
@@ -94,10 +93,7 @@ func newWorld(c *choices, bug Fault, tracing bool) *world {
 		w.putUpRacks()
 	}
 	for _, name := range poolNames {
-		size := 2 - int32(w.rng.IntN(2))
-		if w.kind.edge && name == poolName {
-			size = 4
-		}
+		size := w.beginningSize(name)
 		if w.other != nil && w.other.joined && name == poolName {
 			w.createPool(w.newPool(name, size)) // it was never open
 			continue
@@ -291,6 +287,10 @@ func (w *world) person() {
 		w.moveRacks()
 		return
 	}
+	if w.kind.perNode && w.one(6) {
+		w.pinSubnet()
+		return
+	}
 	n := w.nodes[w.rng.IntN(len(w.nodes))]
 	switch w.rng.IntN(6) {
 	case 0:
@@ -393,6 +393,3 @@ func (w *world) deleteByHand(n *simNode) {
 	}
 	w.count("deleted by hand")
 }
-
-// poolRange is what the pool's blocks are cut from: four of /31 or eight of /32.
-var poolRange = netip.MustParsePrefix("10.0.0.8/29")
