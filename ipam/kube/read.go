@@ -109,7 +109,9 @@ func (a *API) Revision(ctx context.Context) (protocol.Revision, error) {
 
 // PoolOf reads what the protocol needs of an IPPool.
 func PoolOf(o *v1alpha1.IPPool) protocol.Pool {
-	shape, err := poolspec.ParsePool(PoolText(o)) // of one that cannot be read, the controller says so, and closes it
+	text := PoolText(o)
+	text.PerNode = nil                     // what the subnets have the ranges have, and it is read at each event
+	shape, err := poolspec.ParsePool(text) // of one that cannot be read, the controller says so, and closes it
 	p := protocol.Pool{
 		Meta: MetaOf(o), Open: o.Status.Leasing == v1alpha1.LeasingOpen, Epoch: o.Status.Opening,
 		Generation: o.Generation, Edited: err != nil || o.Status.ObservedGeneration > 0 && o.Status.ObservedGeneration < o.Generation,

@@ -24,7 +24,6 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
 	"github.com/tenure-ipam/tenure/ipam/controller/trigger"
 	"github.com/tenure-ipam/tenure/ipam/kube"
-	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -152,8 +151,8 @@ func (r *Reconciler) look(ctx context.Context, pool *v1alpha1.IPPool) (seen, err
 	if r.Foreign != nil {
 		v := r.Foreign.Of(protocol.PoolName(pool.Name))
 		s.foreign = &v
-		if s.whole, _ = poolspec.ParsePool(kube.SpecText(pool)); len(pool.Status.Withheld) == 0 {
-			s.whole = s.shape
+		if s.whole = s.shape; len(pool.Status.Withheld) > 0 {
+			s.whole, _ = r.Shapes.Whole(pool)
 		}
 	}
 	leases, err := leasesOf(ctx, r.Cache, pool.Name)
@@ -351,41 +350,6 @@ func (r *Reconciler) patch(ctx context.Context, base *v1alpha1.IPPool, metadata 
 		return false, fmt.Errorf("write pool %s: %w", base.Name, err)
 	}
 }
-
-// Shapes keeps the shape of each pool's spec. It may be used concurrently.
-type Shapes struct{ known sync.Map } // types.UID -> knownShape
-
-type knownShape struct {
-	generation int64
-	unpooled   string // see [kube.Unpooled]
-	pending    bool
-	shape      *allocator.Shape
-	fault      string
-}
-
-// Of returns the shape of a pool's spec, without what its status withholds or says that routers
-// have, or what is wrong with it.
-func (s *Shapes) Of(pool *v1alpha1.IPPool) (shape *allocator.Shape, fault string) {
-	unpooled := kube.Unpooled(pool)
-	if k, ok := s.known.Load(pool.UID); ok {
-		k := k.(knownShape) //nolint:forcetypeassert // nothing else is stored
-		if k.generation == pool.Generation && k.unpooled == unpooled && k.pending == pending(pool) {
-			return k.shape, k.fault
-		}
-	}
-	shape, err := poolspec.ParsePool(kube.PoolText(pool))
-	switch {
-	case pending(pool):
-		shape, fault = nil, "its subnets have not been read yet: see its condition "+v1alpha1.PoolSourceReady
-	case err != nil:
-		shape, fault = nil, oneLine(err)
-	}
-	s.known.Store(pool.UID, knownShape{pool.Generation, unpooled, pending(pool), shape, fault})
-	return shape, fault
-}
-
-// Forget drops what is kept of a pool.
-func (s *Shapes) Forget(uid types.UID) { s.known.Delete(uid) }
 
 // oneLine writes joined errors as a sentence.
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

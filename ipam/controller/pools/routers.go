@@ -8,8 +8,6 @@ import (
 	"strings"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/kube"
-	"github.com/tenure-ipam/tenure/ipam/poolspec"
 )
 
 // routers are the addresses of a pool that routers have: nobody is given them.
@@ -28,9 +26,9 @@ func (r *Reconciler) routersOf(ctx context.Context, pool *v1alpha1.IPPool) (rout
 	if err != nil {
 		return routers{}, err //nolint:wrapcheck // says what it is about
 	}
-	shape, err := poolspec.ParsePool(kube.SpecText(pool))
-	if err != nil {
-		return routers{}, nil //nolint:nilerr // the condition Ready says so
+	shape, ok := r.Shapes.Whole(pool)
+	if !ok {
+		return routers{}, nil // the condition Ready says so
 	}
 	found := routers{of: map[netip.Addr]string{}}
 	for _, in := range shape.Ranges() {

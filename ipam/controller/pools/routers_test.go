@@ -31,7 +31,7 @@ func bridge(namespace, name, config string) networks.Network {
 func TestPoolKeepsRoutersAddresses(t *testing.T) {
 	p := with(pool("10.0.0.0/24"), open(32))
 	p.Spec.Ranges = append(p.Spec.Ranges, v1alpha1.Range{CIDR: "10.0.1.0/24", Gateway: "10.0.1.254"})
-	r := &Reconciler{Log: slog.New(slog.DiscardHandler), Networks: using{
+	r := &Reconciler{Log: slog.New(slog.DiscardHandler), Shapes: &Shapes{}, Networks: using{
 		bridge("ns", "router", `{"cniVersion":"1.0.0","name":"l","plugins":[{"type":"bridge","isGateway":true,"ipam":{"type":"tenure","pool":"lan"}},{"type":"tuning"}]}`),
 		bridge("ns", "plain", `{"cniVersion":"1.0.0","name":"m","type":"macvlan","ipam":{"type":"tenure","pool":"lan"}}`),
 		bridge("ns", "other", `{"cniVersion":"1.0.0","name":"o","type":"bridge","isGateway":true,"ipam":{"type":"tenure","pool":"another"}}`),
