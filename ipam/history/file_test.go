@@ -229,6 +229,7 @@ func FuzzSegment(f *testing.F) {
 	}
 	f.Add(seed)
 	f.Add(seed[:len(seed)-3])
+	f.Add([]byte(`{"time":"0000-01-01T00:00:00Z","event":"freed","address":"10.0.0.1"}` + "\n"))
 	f.Add([]byte(`{"time":"2026-11-17T12:00:00Z","event":"given","address":"fe80::1%eth0"}` + "\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var spans Spans

@@ -82,13 +82,16 @@ func scanSegment(r io.Reader, about []byte, each func(Event)) (whole int64, err 
 	}
 }
 
-// valid reports whether e says what its kind has to.
+// valid reports whether e says what its kind has to. No time is before the zero time.
 func (e Event) valid() bool {
+	if !e.Time.After(time.Time{}) {
+		return false
+	}
 	switch e.What {
 	case Begun:
-		return !e.Time.IsZero()
+		return true
 	case Given, Freed:
-		return !e.Time.IsZero() && e.Address.IsValid() && e.Address.Zone() == ""
+		return e.Address.IsValid() && e.Address.Zone() == ""
 	}
 	return false
 }
