@@ -29,6 +29,7 @@ const (
 	exitFail  = 1 // what was asked for could not be found out, or done
 	exitUsage = 2 // the command line is wrong
 	exitNo    = 3 // the answer is no: the pod would not be attached, nobody has the address
+	exitNotes = 4 // check --strict has nothing but notes
 )
 
 // commandLine returns the arguments of a process. Under the name by which kubectl asks
@@ -55,6 +56,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return exitDone
 	case errors.Is(err, session.ErrNo):
 		return exitNo
+	case errors.Is(err, session.ErrNotes):
+		return exitNotes
 	case isUsage:
 		fmt.Fprintf(stderr, "kubectl tenure: %v\nRun \"kubectl tenure help\" for help.\n", wrong)
 		return exitUsage
@@ -82,7 +85,8 @@ for release-node, certificate, uninstall, and import and export with --apply.
 Exit codes: 0 done; 1 it could not be found out, or done; 2 the command line is wrong;
 3 the answer is no (the pod is or would not be attached; nobody has the address; check
 has found something wrong; the node may be alive and is not released; somebody has an
-address and nothing is uninstalled; import or export would leave definitions as they are).`
+address and nothing is uninstalled; import or export would leave definitions as they are);
+4 check --strict has found nothing but notes.`
 
 // newRoot returns the command line's grammar.
 func newRoot(s *session.Session) *cobra.Command {

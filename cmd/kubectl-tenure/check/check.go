@@ -17,7 +17,8 @@ import (
 // New returns the verb check.
 func New(s *session.Session) *cobra.Command {
 	var o session.Output
-	apart := 5 * time.Second
+	var strict bool
+	apart := Apart
 	c := &cobra.Command{
 		Use: "check", Short: "look in the whole cluster for what must not be",
 		Long: `Reads the whole cluster, twice, and prints what both looks have found of what must not be:
@@ -31,6 +32,9 @@ were deleted a moment ago, is summed up as SOON, unless the two looks are so far
 that it should have: --apart=5m. Of what lies on the nodes'
 disks alone it knows nothing, and pods that are being deleted it leaves out.
 
+Exit codes: 0 nothing is wrong; 3 something is WRONG; 4 with --strict, there is nothing
+but NOTEs; 1 it could not be found out.
+
 It reads all pods and Nodes of the cluster, and the registrations in tenure-system.`,
 		Args: session.None, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -40,59 +44,64 @@ It reads all pods and Nodes of the cluster, and the registrations in tenure-syst
 			if apart < 0 {
 				return session.Usagef("--apart is %v, must not be negative", apart)
 			}
-			return check(c.Context(), s, o, apart)
+			return check(c.Context(), s, o, apart, strict)
 		},
 	}
 	c.Flags().StringVarP(&o.Format, "output", "o", "", "what to write: json, yaml")
 	c.Flags().DurationVar(&apart, "apart", apart, "time between the two looks")
+	c.Flags().BoolVar(&strict, "strict", false, "exit with 4 if nothing is wrong and there are notes")
 	return c
 }
 
-func check(ctx context.Context, s *session.Session, o session.Output, apart time.Duration) error {
+func check(ctx context.Context, s *session.Session, o session.Output, apart time.Duration, strict bool) error {
 	if err := s.Connect(); err != nil {
 		return err
 	}
-	state, err := readState(ctx, s)
+	r, err := Find(ctx, s, apart)
 	if err != nil {
 		return err
+	}
+	if o.Structured() {
+		err = o.Encode(s, r)
+	} else {
+		writeFindings(s.Screen(), r)
+	}
+	switch {
+	case err != nil:
+		return err
+	case r.Result == Wrong:
+		return session.ErrNo
+	case r.Result == Notes && strict:
+		return session.ErrNotes
+	}
+	return nil
+}
+
+// Find looks twice, so far apart, and returns what both looks have found. The session is connected.
+func Find(ctx context.Context, s *session.Session, apart time.Duration) (Report, error) {
+	state, err := readState(ctx, s)
+	if err != nil {
+		return Report{}, err
 	}
 	found := audit.Look(state)
 	if len(found) > 0 {
 		select {
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return Report{}, context.Cause(ctx)
 		case <-time.After(apart):
 		}
 		if state, err = readState(ctx, s); err != nil {
-			return err
+			return Report{}, err
 		}
 		found = audit.Lasting(found, audit.Look(state), apart)
 	}
-	wrong := 0
-	for _, f := range found {
-		if f.Wrong {
-			wrong++
-		}
-	}
-	if o.Structured() {
-		if found == nil {
-			found = []audit.Finding{}
-		}
-		err = o.Encode(s, map[string]any{"wrong": wrong, "findings": found})
-	} else {
-		writeFindings(s.Screen(), state, found, wrong)
-	}
-	if err == nil && wrong > 0 {
-		return session.ErrNo
-	}
-	return err
+	return report(state, found), nil
 }
 
-func writeFindings(to screen.Screen, state audit.State, found []audit.Finding, wrong int) {
+func writeFindings(to screen.Screen, r Report) {
 	var order []audit.Rule // of what is settling
 	settling := map[audit.Rule][]audit.Finding{}
-	notes := 0
-	for _, f := range found {
+	for _, f := range r.Findings {
 		switch {
 		case f.Wrong:
 			writeFinding(to, screen.Cell{Text: "WRONG", Look: screen.LookBad}, f, "")
@@ -103,27 +112,18 @@ func writeFindings(to screen.Screen, state audit.State, found []audit.Finding, w
 			settling[f.Rule] = append(settling[f.Rule], f)
 		default:
 			writeFinding(to, screen.Cell{Text: "NOTE ", Look: screen.LookWarn}, f, "")
-			notes++
 		}
 	}
-	soon := 0
 	for _, rule := range order { // after an ordinary deletion there are many of one kind
 		all := settling[rule]
-		soon += len(all)
 		more := ""
 		if len(all) > 1 {
 			more = fmt.Sprintf(", and %d more", len(all)-1)
 		}
 		writeFinding(to, screen.Cell{Text: "SOON ", Look: screen.LookPlain}, all[0], more)
 	}
-	claims := 0
-	for _, c := range state.Claims {
-		if len(c.Pools) > 0 {
-			claims++
-		}
-	}
-	to.Line("Looked at pools %d, leases %d, sub-leases %d, claims %d, pods %d, nodes %d: %s.", len(state.Pools), len(state.Leases),
-		len(state.SubLeases), claims, len(state.Pods), len(state.Nodes), verdict(wrong, notes, soon))
+	l := r.Looked
+	to.Line("Looked at pools %d, leases %d, sub-leases %d, claims %d, pods %d, nodes %d: %s.", l.Pools, l.Leases, l.SubLeases, l.Claims, l.Pods, l.Nodes, verdict(r.Wrong, r.Notes, r.Settling))
 }
 
 // writeFinding writes one finding, and how many more there are of its kind.

@@ -16,11 +16,11 @@ func TestFindingsAreSummedUp(t *testing.T) {
 		return audit.Finding{Rule: audit.AllocationLeaked, Object: "iplease l", Pool: "p", Address: addr, What: "gone", Remedy: "none yet", Settling: true}
 	}
 	var out bytes.Buffer
-	writeFindings(screen.Of(&out), audit.State{}, []audit.Finding{
+	writeFindings(screen.Of(&out), report(audit.State{}, []audit.Finding{
 		leaked("10.0.0.1"), leaked("10.0.0.2"), leaked("10.0.0.3"),
 		{Rule: audit.SubLeaseLeaked, Object: "ipsublease s", What: "its pod is gone", Remedy: "none yet", Settling: true},
 		{Rule: audit.NoAgent, Object: "nodes", What: "no agent", Remedy: "none"},
-	}, 0)
+	}))
 	want := `NOTE  NoAgent: nodes
       what    no agent
       do      none
@@ -34,5 +34,24 @@ Looked at pools 0, leases 0, sub-leases 0, claims 0, pods 0, nodes 0: nothing is
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestResult: what is wrong outweighs notes, and what comes back by itself is neither.
+func TestResult(t *testing.T) {
+	wrong, note, soon := audit.Finding{Wrong: true}, audit.Finding{}, audit.Finding{Settling: true}
+	for _, tt := range []struct {
+		found []audit.Finding
+		want  Report
+	}{
+		{nil, Report{Result: InOrder}},
+		{[]audit.Finding{soon, soon}, Report{Result: InOrder, Settling: 2}},
+		{[]audit.Finding{note, soon}, Report{Result: Notes, Notes: 1, Settling: 1}},
+		{[]audit.Finding{wrong, note, wrong}, Report{Result: Wrong, Wrong: 2, Notes: 1}},
+	} {
+		tt.want.Findings = append([]audit.Finding{}, tt.found...)
+		if diff := cmp.Diff(tt.want, report(audit.State{}, tt.found), cmp.AllowUnexported(audit.Finding{})); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
 	}
 }

@@ -12,6 +12,10 @@ import (
 // ErrNo is returned by a command whose answer, which is printed, is no.
 var ErrNo = errors.New("no")
 
+// ErrNotes is returned by check --strict where nothing is wrong and there are notes, which are
+// printed.
+var ErrNotes = errors.New("notes")
+
 // A UsageError says what is wrong with the command line.
 type UsageError struct{ why string }
 
