@@ -14,14 +14,15 @@ import (
 
 // Of are the images of Tenure: what they are called in the manifests, and what is in
 // them. The agent's carries the CNI plugins, which its init container installs: agent
-// and plugins are always of one version.
+// and plugins are always of one version. The controller's carries kubectl-tenure, which looks in
+// the cluster for what must not be where a CronJob has it do so.
 var Of = []struct {
 	Name     string
 	programs []string
 	user     string
 }{
 	{"tenured", []string{"tenured", "tenure", "tenure-attach"}, "0:0"},
-	{"tenure-controller", []string{"tenure-controller"}, "65532:65532"},
+	{"tenure-controller", []string{"tenure-controller", "kubectl-tenure"}, "65532:65532"},
 }
 
 // known are the architectures that there may be images for, as Go calls them.

@@ -31,6 +31,7 @@ const (
 	podNetworks = "components: [../../deploy/attach, ../../deploy/podnetworks]\n"
 	vifs        = "components: [../../deploy/attach, ../../deploy/vifs]\n"
 	neutron     = "components: [../../deploy/neutron]\n"
+	check       = "components: [../../deploy/check]\n"
 	openshift   = "components: [../../deploy/openshift]\n"
 	dashboards  = "components: [../../deploy/dashboards]\n"
 	subnets     = "- op: add\n      path: /spec/template/spec/containers/0/args/-\n      value: --neutron-subnet-namespaces=team-a,team-b\n"
@@ -82,6 +83,14 @@ func TestChartIsTheBase(t *testing.T) {
 		},
 		"dashboards": {
 			Base + images + dashboards, []string{"--set=metrics.dashboards.enabled=true"},
+		},
+		"check": {
+			Base + images + check, []string{"--set=check.schedule=17 * * * *"},
+		},
+		"check at another time, and of notes": {
+			Base + images + check + "patches:\n- target: {kind: CronJob, name: tenure-check}\n  patch: |\n    - {op: replace, path: /spec/schedule, value: \"@daily\"}\n" +
+				"    - {op: add, path: /spec/timeZone, value: Europe/Berlin}\n    - {op: add, path: /spec/jobTemplate/spec/template/spec/containers/0/args/-, value: --strict}\n",
+			[]string{"--set=check.schedule=@daily,check.timeZone=Europe/Berlin,check.extraArgs={--strict}"},
 		},
 		"OpenShift": {
 			Base + images + openshift, []string{openShiftAPI},
@@ -253,6 +262,11 @@ func TestChartRefuses(t *testing.T) {
 		"metrics.dashboards.labels.x=true":                          "/metrics/dashboards/labels/x",
 		"metrics.rule.enabled=true":                                 "rule",
 		"metrics.rules.enabled=true":                                "install the operator first",
+		"check.schedule=hourly":                                     "/check/schedule",
+		"check.schedule=* * *":                                      "/check/schedule",
+		"check.schedule=true":                                       "/check/schedule",
+		"check.enabled=true":                                        "enabled",
+		"check.extraArgs=--strict":                                  "/check/extraArgs",
 	} {
 		if _, err := Chart(t.Context(), "--set="+set); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v; want it refused, naming %s", set, err, want)

@@ -96,7 +96,7 @@ func push(t *testing.T, archs ...string) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string][]string{
-		"tenured": {"tenure", "tenure-attach", "tenured"}, "tenure-controller": {"tenure-controller"},
+		"tenured": {"tenure", "tenure-attach", "tenured"}, "tenure-controller": {"kubectl-tenure", "tenure-controller"},
 	} {
 		ref := address + "/net/" + name + ":" + tag
 		var index struct {
