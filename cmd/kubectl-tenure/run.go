@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/bundle"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/check"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/install"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/listing"
@@ -113,7 +114,7 @@ func newRoot(s *session.Session) *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return session.Usagef("%s: %v", c.Name(), err) })
 	s.AddFlags(root.PersistentFlags())
 	root.AddCommand(
-		listing.NewPools(s), listing.NewLeases(s), listing.NewClaims(s), who.New(s), pods.NewPod(s), pods.NewExplain(s), check.New(s), release.New(s), moving.NewImport(s), moving.NewExport(s), install.NewCertificate(s), install.NewUninstall(s), install.NewVersion(s, version),
+		listing.NewPools(s), listing.NewLeases(s), listing.NewClaims(s), who.New(s), pods.NewPod(s), pods.NewExplain(s), check.New(s), bundle.New(s, version), release.New(s), moving.NewImport(s), moving.NewExport(s), install.NewCertificate(s), install.NewUninstall(s), install.NewVersion(s, version),
 	)
 	root.SetHelpCommand(newHelp(root))
 	s.Complete(root)

@@ -13,7 +13,7 @@ import (
 	"github.com/tenure-ipam/tenure/deploy/image"
 )
 
-// programs are those that people run by themselves, or that images have.
+// programs are those that images have: people run some of them by themselves.
 var programs = []string{"kubectl-tenure", "tenure", "tenure-attach", "tenure-controller", "tenured"}
 
 // make makes the release of the source in root in the directory dir, with copies of the files
@@ -102,9 +102,6 @@ func (r release) programs(ctx context.Context, root, work, made string) error {
 	}
 	for _, arch := range r.Archs {
 		of := filepath.Join(built, arch)
-		if err := image.Compile(ctx, root, of, arch, r.Version, "./cmd/kubectl-tenure"); err != nil {
-			return err
-		}
 		for _, name := range programs {
 			if err := copyFile(filepath.Join(made, name+"-linux-"+arch), filepath.Join(of, name), 0o755); err != nil {
 				return err

@@ -105,6 +105,8 @@ var _ = Describe("Another program on a node", func() {
 				g.Expect(said).To(MatchRegexp("NotAttached.*" + p.Name))
 			}
 		}).Should(Succeed(), "check finds them")
+		failsAsAJob(ctx, without)
+		isBundled(ctx, m, without)
 		said, code := asked(ctx, m, "--namespace", s.namespace, "pod", without[0].Name)
 		Expect(code).To(Equal(3), said)
 		Expect(said).To(And(ContainSubstring("without tenure-attach"), ContainSubstring(".cilium_bak")))

@@ -233,6 +233,10 @@ var rules = []rule{
 		never: []string{"./cmd/kubectl-tenure"}, but: []string{"./cmd/kubectl-tenure/audit", "./cmd/kubectl-tenure/screen", "./cmd/kubectl-tenure/session", "./cmd/kubectl-tenure/state"},
 	},
 	{
+		pkg: "./cmd/kubectl-tenure/bundle", why: "it writes down what others are to look at, and what check finds",
+		never: []string{"./cmd/kubectl-tenure"}, but: []string{"./cmd/kubectl-tenure/audit", "./cmd/kubectl-tenure/check", "./cmd/kubectl-tenure/screen", "./cmd/kubectl-tenure/session", "./cmd/kubectl-tenure/state"},
+	},
+	{
 		pkg: "./cmd/kubectl-tenure/release", why: "it writes for a node that is lost, and needs nothing of other verbs",
 		never: []string{"./cmd/kubectl-tenure"}, but: []string{"./cmd/kubectl-tenure/audit", "./cmd/kubectl-tenure/screen", "./cmd/kubectl-tenure/session", "./cmd/kubectl-tenure/state"},
 	},

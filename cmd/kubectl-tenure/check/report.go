@@ -44,7 +44,7 @@ type Looked struct {
 
 // report sums up what was found in a state.
 func report(state audit.State, found []audit.Finding) Report {
-	r := Report{Result: InOrder, Time: state.Now, Findings: append([]audit.Finding{}, found...), Looked: Looked{
+	r := Report{Result: InOrder, Time: state.Now.UTC().Truncate(time.Second), Findings: append([]audit.Finding{}, found...), Looked: Looked{
 		Pools: len(state.Pools), Leases: len(state.Leases), SubLeases: len(state.SubLeases), Pods: len(state.Pods), Nodes: len(state.Nodes),
 	}}
 	for _, c := range state.Claims {
