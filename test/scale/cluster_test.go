@@ -98,8 +98,14 @@ func (c *nodes) parallel(n int, do func(i int) error) {
 // network makes a pool of one range, and a network on it.
 func (c *nodes) network(name string, r v1alpha1.Range) {
 	c.t.Helper()
+	c.networkOf(name, v1alpha1.IPPoolSpec{Ranges: []v1alpha1.Range{r}, Domain: name})
+}
+
+// networkOf makes a pool, and a network on it.
+func (c *nodes) networkOf(name string, spec v1alpha1.IPPoolSpec) {
+	c.t.Helper()
 	for _, o := range []client.Object{
-		&v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPPoolSpec{Ranges: []v1alpha1.Range{r}, Domain: name}},
+		&v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec},
 		&nad.NetworkAttachmentDefinition{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
 			Spec: nad.NetworkAttachmentDefinitionSpec{Config: fmt.Sprintf(

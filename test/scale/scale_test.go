@@ -80,17 +80,7 @@ const (
 func run(t *testing.T, n int, idle time.Duration) map[string]figure {
 	c := newNodes(t, n)
 	figures := map[string]figure{}
-	phase := func(name string, do func() (what string)) {
-		cost, asked, answered := fleet.Spent(t, cp), ofAgents.now(), ofController.now()
-		began := time.Now()
-		what := do()
-		took := time.Since(began)
-		byAgents, byController, cores := ofAgents.now().minus(asked), ofController.now().minus(answered), fleet.Spent(t, cp).Minus(cost)
-		f := figure{float64(byAgents.total()) / float64(n), float64(byAgents.in) / float64(n)}
-		figures[name] = f
-		t.Logf("%s: %s in %v\n  a node: %.2f calls, %.0f bytes in\n  agents: calls %v\n  controller: %d bytes in; calls %v\n  on the cores: %v; memory of all agents and the controller %d MB",
-			name, what, took.Round(time.Millisecond), f.calls, f.bytes, byAgents, byController.in, byController, cores.OnCores().Round(10*time.Millisecond), residentMB(t))
-	}
+	phase := func(name string, do func() (what string)) { figures[name] = c.spend(name, do) }
 
 	wide, last := c.name+"-wide", c.name+"-last"
 	c.network(wide, v1alpha1.Range{CIDR: "10.64.0.0/10"})
@@ -99,25 +89,8 @@ func run(t *testing.T, n int, idle time.Duration) map[string]figure {
 		time.Sleep(idle) // it is measured what happens meanwhile
 		return fmt.Sprintf("%d nodes", n)
 	})
-	var burst []place
-	for range addressesOfNode {
-		for _, node := range c.all {
-			i, err := c.sandbox(wide)
-			if err != nil {
-				t.Fatal(err)
-			}
-			burst = append(burst, place{node, i})
-		}
-	}
-	phase(phaseBurst, func() string {
-		began := time.Now()
-		c.each(burst, attach)
-		took := time.Since(began)
-		// The statuses of the leases follow the burst, and a large cluster's takes longer:
-		// the same stretch of time is measured in each.
-		time.Sleep(time.Until(began.Add(2 * idle)))
-		return fmt.Sprintf("%d addresses in %v, and what follows,", len(burst), took.Round(time.Millisecond))
-	})
+	burst := c.sandboxes(wide)
+	phase(phaseBurst, func() string { return c.burst(burst, idle) })
 	phase("claims", func() string {
 		took := c.claims(wide, claimsOfNode*n)
 		return fmt.Sprintf("%d claims, %.0f a second,", claimsOfNode*n, float64(claimsOfNode*n)/took.Seconds())
@@ -145,6 +118,45 @@ func run(t *testing.T, n int, idle time.Duration) map[string]figure {
 	}
 	c.gone()
 	return figures
+}
+
+// spend takes the nodes through a phase, reports what that has cost, and returns what it has cost
+// a node.
+func (c *nodes) spend(name string, do func() (what string)) figure {
+	t, n := c.t, float64(len(c.all))
+	cost, asked, answered := fleet.Spent(t, cp), ofAgents.now(), ofController.now()
+	began := time.Now()
+	what := do()
+	took := time.Since(began)
+	byAgents, byController, cores := ofAgents.now().minus(asked), ofController.now().minus(answered), fleet.Spent(t, cp).Minus(cost)
+	f := figure{float64(byAgents.total()) / n, float64(byAgents.in) / n}
+	t.Logf("%s: %s in %v\n  a node: %.2f calls, %.0f bytes in\n  agents: calls %v\n  controller: %d bytes in; calls %v\n  on the cores: %v; memory of all agents and the controller %d MB",
+		name, what, took.Round(time.Millisecond), f.calls, f.bytes, byAgents, byController.in, byController, cores.OnCores().Round(10*time.Millisecond), residentMB(t))
+	return f
+}
+
+// sandboxes returns interfaces on a network for a burst, as many for each node.
+func (c *nodes) sandboxes(network string) (all []place) {
+	for range addressesOfNode {
+		for _, node := range c.all {
+			i, err := c.sandbox(network)
+			if err != nil {
+				c.t.Fatal(err)
+			}
+			all = append(all, place{node, i})
+		}
+	}
+	return all
+}
+
+// burst attaches all at once. The statuses of the leases follow that, and a large cluster's takes
+// longer: the same stretch of time is measured in each.
+func (c *nodes) burst(all []place, idle time.Duration) (what string) {
+	began := time.Now()
+	c.each(all, attach)
+	took := time.Since(began)
+	time.Sleep(time.Until(began.Add(2 * idle)))
+	return fmt.Sprintf("%d addresses in %v, and what follows,", len(all), took.Round(time.Millisecond))
 }
 
 // lastAddress returns the n-th address of 10.40.0.0/16, counted from its first host.

@@ -1,0 +1,54 @@
+package assign
+
+import (
+	"errors"
+	"net/netip"
+	"path/filepath"
+	"testing"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/node/store"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
+)
+
+// BenchmarkHold is what an ADD chooses and writes, up to the commit, in a pool of one range, and in
+// one that has a subnet for each of 16,384 nodes.
+func BenchmarkHold(b *testing.B) {
+	for name, per := range map[string]*poolspec.PerNodeText{"plain": nil, "subnets": {PrefixLength: 26, Gateway: true}} {
+		b.Run(name, func(b *testing.B) {
+			shape, err := poolspec.ParsePool(poolspec.PoolText{Ranges: []poolspec.RangeText{{CIDR: "10.0.0.0/12"}}, PerNode: per})
+			if err != nil {
+				b.Fatal(err)
+			}
+			st, err := store.Open(filepath.Join(b.TempDir(), "store.db"), store.Options{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer st.Close()
+			conf := &poolspec.Config{CNIVersion: "1.1.0", Name: "p", Sources: []poolspec.Source{{Pool: "p"}}}
+			pools := map[string]Pool{"p": {Shape: shape, BlockBits4: 26}}
+			if err := st.Update(b.Context(), func(tx *store.Tx) error {
+				return allocator.NewSpace(tx.Table("p"), shape).Open(netip.MustParsePrefix("10.9.0.64/26"))
+			}); err != nil {
+				b.Fatal(err)
+			}
+			undo := errors.New("once more")
+			for b.Loop() {
+				slots, err := Slots(conf, pools)
+				if err != nil {
+					b.Fatal(err)
+				}
+				d := ask("c1", slots...)
+				err = st.Update(b.Context(), func(tx *store.Tx) error {
+					if _, err := Hold(tx, d); err != nil {
+						return err
+					}
+					return undo
+				})
+				if !errors.Is(err, undo) {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
