@@ -217,6 +217,7 @@ func (r cacheReader) List(_ context.Context, into client.ObjectList, opts ...cli
 			list.Items = append(list.Items, corev1.Node{ObjectMeta: n.objectMeta()})
 		}
 	case *coordination.LeaseList: // what is said of silent nodes bears on counts alone
+	case *v1alpha1.IPReservationList: // there are none
 	default:
 		panic(fmt.Sprintf("simulation: no informer of %T", into))
 	}
