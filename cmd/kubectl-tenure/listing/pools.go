@@ -259,7 +259,7 @@ func describePool(ctx context.Context, s *session.Session, o session.Output, p *
 		return err
 	}
 	view := viewPool(p)
-	view.Holders = holders(leases, p, regBook{regs: regs, hidden: err != nil, now: s.Now()})
+	view.Holders = holders(leases, p, state.Known{Registrations: regs, Hidden: err != nil, Now: s.Now()})
 	if o.Structured() {
 		return o.Encode(s, view)
 	}
@@ -269,7 +269,7 @@ func describePool(ctx context.Context, s *session.Session, o session.Output, p *
 
 // holders adds up the leases of a pool by who holds them: nodes by name, and the
 // cluster before them.
-func holders(leases []v1alpha1.IPLease, p *v1alpha1.IPPool, book regBook) []holderView {
+func holders(leases []v1alpha1.IPLease, p *v1alpha1.IPPool, known state.Known) []holderView {
 	shape := state.ShapeOf(p)
 	by := map[string]*holderView{}
 	for i := range leases {
@@ -285,7 +285,7 @@ func holders(leases []v1alpha1.IPLease, p *v1alpha1.IPPool, book regBook) []hold
 		h.Free += n.free
 		h.Ceded += len(l.Spec.Ceded)
 		h.Granted += len(l.Spec.Grants)
-		if why := book.outOfReach(l); why != "" {
+		if why := known.OutOfReach(l); why != "" {
 			h.Unreachable += n.free
 			if !slices.Contains(h.Why, why) {
 				h.Why = append(h.Why, why)

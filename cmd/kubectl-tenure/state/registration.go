@@ -43,11 +43,10 @@ func regsIn(l *coordination.LeaseList) (regs []coordination.Lease) {
 // and from is told. The Beat of each is the one by [lastBeat].
 func Registrations(ctx context.Context, s *session.Session, from Reader) (map[protocol.NodeName]protocol.Registration, error) {
 	all, err := Read(ctx, from, &coordination.LeaseList{}, regsIn, func(o *coordination.Lease) (protocol.Registration, error) {
-		reg, err := kube.RegistrationOf(o)
+		reg, err := registrationOf(o, s.Now())
 		if err != nil {
 			from.not(o, err)
 		}
-		reg.Beat = lastBeat(o, s.Now())
 		return reg, nil
 	}, client.InNamespace(s.API.RegistrationNamespace))
 	regs := make(map[protocol.NodeName]protocol.Registration, len(all))
@@ -55,6 +54,13 @@ func Registrations(ctx context.Context, s *session.Session, from Reader) (map[pr
 		regs[reg.Node] = reg
 	}
 	return regs, err
+}
+
+// registrationOf reads a registration, as far as it can be read. The Beat is the one by [lastBeat].
+func registrationOf(o *coordination.Lease, now time.Time) (protocol.Registration, error) {
+	reg, err := kube.RegistrationOf(o)
+	reg.Beat = lastBeat(o, now)
+	return reg, err //nolint:wrapcheck // says what it is about
 }
 
 // clockRoom is how far two clocks that are set right may be apart.
