@@ -108,10 +108,14 @@ rig-site: ## Unpack MkDocs and its theme into bin/rig, out of Debian packages: h
 rig-prometheus: ## Unpack Prometheus into bin/rig, out of a Debian package: some seconds at first, then nothing
 	@cd test/rig && $(GO) run . -prometheus ../../bin/rig
 
+.PHONY: rig-chromium
+rig-chromium: ## Unpack a browser into bin/rig, out of Debian packages: half a minute at first, then nothing
+	@cd test/rig && $(GO) run . -chromium ../../bin/rig
+
 .PHONY: site
 site: rig-site ## Render the documentation into bin/site/html, static pages with search
 	@rm -rf bin/site; mkdir -p bin/site/pages; cp docs/site.py bin/site
-	@git ls-files -co --exclude-standard '*.md' 'docs/*.svg' docs/site.css LICENSE deploy/chart/values.yaml deploy/alerts/tenure.yaml | xargs cp --parents -t bin/site/pages
+	@git ls-files -co --exclude-standard '*.md' 'docs/*.svg' 'docs/*.png' docs/site.css LICENSE deploy/chart/values.yaml deploy/alerts/tenure.yaml | xargs cp --parents -t bin/site/pages
 	@{ cat docs/mkdocs.yml; cd bin/site/pages; printf '  - %s\n' docs/decisions/*.md; } >bin/site/mkdocs.yml
 	@bin/rig/mkdocs/python -m mkdocs --quiet build --config-file bin/site/mkdocs.yml
 	@echo "the site is in bin/site/html: any web server can serve it, such as python3 -m http.server -d bin/site/html"
@@ -219,7 +223,7 @@ RUN ?= .
 NODES := ./test/cluster ./test/e2e
 SMALL := $(filter ./test/imports ./test/programs ./test/simulation,$(PKG)) $(filter-out ./test/%,$(PKG))
 .PHONY: one
-one: $(if $(strip $(SMALL)),,root rig $(HELM) $(CRANE)) $(if $(filter $(NEUTRON) ./test/vifs $(NODES),$(PKG)),rig-neutron) $(if $(filter $(NODES),$(PKG)),rig-foreign) $(if $(filter ./test/monitoring ./test/e2e,$(PKG)),rig-prometheus) ## One test, with what it needs: PKG=./test/controller RUN=TestMovingIn
+one: $(if $(strip $(SMALL)),,root rig $(HELM) $(CRANE)) $(if $(filter $(NEUTRON) ./test/vifs $(NODES),$(PKG)),rig-neutron) $(if $(filter $(NODES),$(PKG)),rig-foreign) $(if $(filter ./test/monitoring ./test/e2e,$(PKG)),rig-prometheus) $(if $(filter ./test/operator,$(PKG)),rig-chromium) ## One test, with what it needs: PKG=./test/controller RUN=TestMovingIn
 	@[ -n '$(PKG)' ] || { echo "PKG is empty, must be the test's package, such as ./claims or ./test/controller" >&2; exit 1; }
 	$(GO) test -vet=off -ldflags "-s -w" -count=1 -v -timeout 90m '$(PKG)' $(if $(filter ./test/e2e,$(PKG)),-ginkgo.v -ginkgo.focus='$(RUN)',-run '$(RUN)') $(ARGS)
 
@@ -232,7 +236,7 @@ test-unit: cc $(HELM) $(GOTESTSUM) ## Unit, model and import tests with the race
 	$(GO_BUILD) -tags plainruntime -o /dev/null $(PLUGINS)
 
 .PHONY: test-integration
-test-integration: root rig rig-neutron rig-site rig-prometheus $(HELM) $(CRANE) $(GOTESTSUM) ## Tests against a real control plane and network namespaces; as root
+test-integration: root rig rig-neutron rig-site rig-prometheus rig-chromium $(HELM) $(CRANE) $(GOTESTSUM) ## Tests against a real control plane and network namespaces; as root
 	@# Two packages at a time, each with a control plane of its own: they wait much. Those that
 	@# take longest come first. The simulation only computes, and takes what they leave.
 	set -m; nice -n 19 $(filter-out -short,$(GO_TEST)) -timeout 90m $(ARGS) ./test/simulation & simulation=$$!; \
@@ -332,9 +336,9 @@ proof-release:
 	$(MAKE) --no-print-directory verify-release DIR=bin/proof-release
 proof-simulate:
 	$(MAKE) --no-print-directory simulate SEEDS=30000
-proof-integration: root rig rig-neutron rig-prometheus $(HELM) $(CRANE) $(GOTESTSUM)
+proof-integration: root rig rig-neutron rig-prometheus rig-chromium $(HELM) $(CRANE) $(GOTESTSUM)
 	$(filter-out -short,$(GO_TEST)) -p 1 -timeout 90m $(ARGS) $(INTEGRATION)
-proof-race: root cc rig $(HELM) $(CRANE) $(GOTESTSUM)
+proof-race: root cc rig rig-chromium $(HELM) $(CRANE) $(GOTESTSUM)
 	$(GO_RACE) -p 1 -timeout 90m $(ARGS) ./test/controller ./test/scenario ./test/operator
 proof-scale: root rig $(GOTESTSUM)
 	$(filter-out -short,$(GO_TEST)) -p 1 -timeout 90m $(ARGS) ./test/scale

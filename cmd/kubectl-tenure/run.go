@@ -21,6 +21,7 @@ import (
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/pods"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/release"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/ui"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/who"
 )
 
@@ -114,7 +115,7 @@ func newRoot(s *session.Session) *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return session.Usagef("%s: %v", c.Name(), err) })
 	s.AddFlags(root.PersistentFlags())
 	root.AddCommand(
-		listing.NewPools(s), listing.NewLeases(s), listing.NewClaims(s), who.New(s), pods.NewPod(s), pods.NewExplain(s), check.New(s), bundle.New(s, version), release.New(s), moving.NewImport(s), moving.NewExport(s), install.NewCertificate(s), install.NewUninstall(s), install.NewVersion(s, version),
+		listing.NewPools(s), listing.NewLeases(s), listing.NewClaims(s), who.New(s), pods.NewPod(s), pods.NewExplain(s), check.New(s), bundle.New(s, version), ui.New(s), release.New(s), moving.NewImport(s), moving.NewExport(s), install.NewCertificate(s), install.NewUninstall(s), install.NewVersion(s, version),
 	)
 	root.SetHelpCommand(newHelp(root))
 	s.Complete(root)

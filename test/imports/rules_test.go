@@ -257,6 +257,10 @@ var rules = []rule{
 		never: []string{"./cmd/kubectl-tenure"}, but: []string{"./cmd/kubectl-tenure/audit", "./cmd/kubectl-tenure/screen", "./cmd/kubectl-tenure/session", "./cmd/kubectl-tenure/state"},
 	},
 	{
+		pkg: "./cmd/kubectl-tenure/ui", why: "it shows what other verbs find out, and changes nothing",
+		never: []string{"./cmd/kubectl-tenure/moving", "./cmd/kubectl-tenure/release", "./cmd/kubectl-tenure/install", "./cmd/kubectl-tenure/listing"},
+	},
+	{
 		pkg: "./cmd/kubectl-tenure/audit", why: "it judges what was read: no clients, no clock, no I/O",
 		never: join(kubernetes, bolt, cni, outside, []string{"./ipam/node/agent", "./ipam/kube", "./ipam/node/store", "./ipam/agentapi", "./api/v1alpha1", "./claims", "./attach"}),
 	},

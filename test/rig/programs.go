@@ -118,6 +118,9 @@ var site = set{unpack: provideSite}
 // prometheus is what collects metrics, and tells which alerts fire.
 var prometheus = set{unpack: providePrometheus}
 
+// chromium is the browser that looks at the page of kubectl tenure ui.
+var chromium = set{unpack: provideChromium}
+
 // tags are the build tags of p: without its own, runc starts no container that has
 // a seccomp profile, as every sandbox has.
 func (p program) tags() string {

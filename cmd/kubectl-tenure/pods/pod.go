@@ -113,6 +113,13 @@ func showPod(ctx context.Context, s *session.Session, o session.Output, name str
 	return err
 }
 
+// Why returns the reasons why a pod is not attached to all networks that it selects; none if it is,
+// or has finished.
+func Why(ctx context.Context, s *session.Session, pod *corev1.Pod) ([]string, error) {
+	v, err := podLook{Session: s, pod: pod}.all(ctx)
+	return v.Pending, err
+}
+
 // podLook is a look at one pod.
 type podLook struct {
 	*session.Session

@@ -31,7 +31,24 @@ func Missed(o *corev1.Pod) (selected []string, since time.Time) {
 			since = c.LastTransitionTime.Time
 		}
 	}
-	return plan.Selected(facts.Pod{PodRef: facts.PodRef{Namespace: o.Namespace, Name: o.Name}, Annotations: o.Annotations}), since
+	return selectedBy(o), since
+}
+
+// Waits returns the networks that a pod selects, where it has not all of them: its node has not
+// said that it attached it.
+func Waits(o *corev1.Pod) []string {
+	if lacks, _ := Missed(o); len(lacks) > 0 {
+		return lacks
+	}
+	if o.Spec.HostNetwork || o.DeletionTimestamp != nil || o.Status.Phase != corev1.PodPending || len(o.Status.PodIPs) > 0 && !noSandbox(o) {
+		return nil
+	}
+	return selectedBy(o)
+}
+
+// selectedBy returns what a pod selects beside the default network.
+func selectedBy(o *corev1.Pod) []string {
+	return plan.Selected(facts.Pod{PodRef: facts.PodRef{Namespace: o.Namespace, Name: o.Name}, Annotations: o.Annotations})
 }
 
 // PodIPs are the addresses of a pod on the default network.

@@ -18,6 +18,7 @@ import (
 
 func (d *demo) playEnd(ctx context.Context) {
 	d.showPool(ctx, d.postgres, d.vm.claim)
+	d.showPage(ctx)
 	pods := slices.Clone(d.pods)
 	for _, p := range pods {
 		d.verify(ctx, p)

@@ -1,0 +1,342 @@
+package ui
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"go4.org/netipx"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/state"
+)
+
+// drawn is the most addresses of a range that are drawn whole: a /15 has as many. Of a larger range
+// only those rows are drawn of which something is leased.
+const drawn = 1 << 17
+
+// Cells have a letter for each address. One that the filter leaves out has the capital, and free a
+// comma.
+const (
+	cellFree     = '.' // nobody has it
+	cellNever    = 'x' // the pool gives it to nobody
+	cellPod      = 'p' // a pod has it, by what the node has published
+	cellClaim    = 'c' // granted to an IPAMClaim
+	cellRequest  = 'q' // granted to a pod of another node than the holder
+	cellCeded    = 'e' // the node has ceded it to the cluster, and it is granted to nobody
+	cellKept     = 'k' // a pod has it by another IPAM
+	cellReserved = 'r' // an IPReservation keeps it
+)
+
+// addressMap is a pool as the page draws it.
+type addressMap struct {
+	Pool   string     `json:"pool"`
+	Ranges []rangeMap `json:"ranges"`
+	// Nodes and Namespaces are what can be filtered by.
+	Nodes      []string `json:"nodes"`
+	Namespaces []string `json:"namespaces"`
+}
+
+// rangeMap is one range, or, without a CIDR, what is leased outside of all.
+type rangeMap struct {
+	CIDR string `json:"cidr"`
+	// Whole is false where rows without a lease are left out.
+	Whole bool     `json:"whole"`
+	Rows  []rowMap `json:"rows"`
+}
+
+// rowMap is up to 256 addresses: those of a /24 or /120 that are of a range.
+type rowMap struct {
+	First  string     `json:"first"`
+	Cells  string     `json:"cells"`
+	Leases []leaseMap `json:"leases,omitempty"`
+}
+
+// leaseMap is the lease of a part of a row.
+type leaseMap struct {
+	At   int    `json:"at"` // the index of its first address in the row
+	Size int    `json:"size"`
+	Node string `json:"node,omitempty"` // empty: the cluster holds
+	// Unreachable says why nobody can have what is free in it.
+	Unreachable string `json:"unreachable,omitempty"`
+}
+
+// A filter selects addresses by who has them.
+type filter struct {
+	namespace, node string // empty: any
+}
+
+func (f filter) selects(namespace, node string) bool {
+	return (f.namespace == "" || f.namespace == namespace) && (f.node == "" || f.node == node)
+}
+
+// facts are what the cluster says of one pool.
+type facts struct {
+	pool   *v1alpha1.IPPool
+	leases []*v1alpha1.IPLease
+	known  state.Known
+	// pods are who uses what was granted to a claim or a request, by the UID of these.
+	pods map[string]state.Use
+}
+
+// row is a rowMap that is being made.
+type row struct {
+	first netip.Addr
+	cells []byte
+	rowMap
+}
+
+// draw makes the map of a pool.
+func draw(f facts, of filter) addressMap {
+	d := drawing{filter: of, facts: f, nodes: map[string]bool{}, namespaces: map[string]bool{}}
+	m := addressMap{Pool: f.pool.Name, Ranges: []rangeMap{}}
+	byRow := map[netip.Prefix][]*v1alpha1.IPLease{}
+	for _, l := range f.leases {
+		if block, err := netip.ParsePrefix(l.Spec.Block); err == nil { // the schema admits no other
+			at := rowOf(block.Addr())
+			byRow[at] = append(byRow[at], l)
+		}
+	}
+	shape := state.ShapeOf(f.pool)
+	for _, r := range f.pool.Spec.Ranges {
+		cidr, err := netip.ParsePrefix(r.CIDR)
+		if err != nil { // the pool's condition says so
+			continue
+		}
+		cidr = cidr.Masked()
+		size := cidr.Addr().BitLen() - cidr.Bits()
+		rm := rangeMap{CIDR: cidr.String(), Whole: size < 63 && 1<<size <= drawn, Rows: []rowMap{}}
+		for _, at := range rowsOf(cidr, rm.Whole, byRow) {
+			rm.Rows = append(rm.Rows, d.row(at, cidr, shape, byRow[at]))
+			delete(byRow, at)
+		}
+		m.Ranges = append(m.Ranges, rm)
+	}
+	if outside := sortedRows(byRow); len(outside) > 0 {
+		rm := rangeMap{Rows: []rowMap{}}
+		for _, at := range outside {
+			rm.Rows = append(rm.Rows, d.row(at, at, shape, byRow[at]))
+		}
+		m.Ranges = append(m.Ranges, rm)
+	}
+	m.Nodes, m.Namespaces = sorted(d.nodes), sorted(d.namespaces)
+	return m
+}
+
+// rowOf returns the row that an address is in.
+func rowOf(a netip.Addr) netip.Prefix {
+	return netip.PrefixFrom(a, a.BitLen()-8).Masked()
+}
+
+// rowsOf returns the rows of a range, in order: all, or those with leases.
+func rowsOf(cidr netip.Prefix, whole bool, leased map[netip.Prefix][]*v1alpha1.IPLease) (rows []netip.Prefix) {
+	if !whole {
+		return slices.DeleteFunc(sortedRows(leased), func(at netip.Prefix) bool { return !cidr.Overlaps(at) })
+	}
+	last := netipx.PrefixLastIP(cidr)
+	for at := rowOf(cidr.Addr()); at.Addr().IsValid() && at.Addr().Compare(last) <= 0; at = rowOf(netipx.PrefixLastIP(at).Next()) {
+		rows = append(rows, at)
+		if !netipx.PrefixLastIP(at).Next().IsValid() {
+			break
+		}
+	}
+	return rows
+}
+
+func sortedRows(leased map[netip.Prefix][]*v1alpha1.IPLease) []netip.Prefix {
+	rows := make([]netip.Prefix, 0, len(leased))
+	for at := range leased {
+		rows = append(rows, at)
+	}
+	slices.SortFunc(rows, func(a, b netip.Prefix) int { return a.Addr().Compare(b.Addr()) })
+	return rows
+}
+
+// A drawing is a map that is being made.
+type drawing struct {
+	filter
+	facts
+	nodes, namespaces map[string]bool
+}
+
+// row draws what of a row is in a range.
+func (d drawing) row(at, cidr netip.Prefix, shape *allocator.Shape, leases []*v1alpha1.IPLease) rowMap {
+	if cidr.Bits() > at.Bits() {
+		at = cidr
+	}
+	r := row{first: at.Addr(), cells: []byte(strings.Repeat(string(cellFree), 1<<(at.Addr().BitLen()-at.Bits())))}
+	if shape != nil {
+		for i, a := 0, r.first; i < len(r.cells); i, a = i+1, a.Next() {
+			if shape.Assignable(a) != nil {
+				r.cells[i] = cellNever
+			}
+		}
+	}
+	slices.SortFunc(leases, func(a, b *v1alpha1.IPLease) int { return cmp.Compare(a.Name, b.Name) })
+	free := d.selects("", "")
+	for _, l := range leases {
+		block, err := netip.ParsePrefix(l.Spec.Block)
+		if err != nil || !at.Overlaps(block) {
+			continue
+		}
+		d.lease(&r, l, block)
+	}
+	for i, c := range r.cells {
+		if c == cellFree && !free && (d.node == "" || !heldBy(r.Leases, i, d.node)) {
+			r.cells[i] = ','
+		}
+	}
+	r.First, r.Cells = r.first.String(), string(r.cells)
+	return r.rowMap
+}
+
+// heldBy reports whether a node holds the address of an index.
+func heldBy(leases []leaseMap, i int, node string) bool {
+	return slices.ContainsFunc(leases, func(l leaseMap) bool { return l.Node == node && i >= l.At && i < l.At+l.Size })
+}
+
+// lease draws a lease.
+func (d drawing) lease(r *row, l *v1alpha1.IPLease, block netip.Prefix) {
+	at := max(0, r.index(block.Addr()))
+	size := 1 << (block.Addr().BitLen() - block.Bits())
+	node := l.Spec.Holder.Node
+	r.Leases = append(r.Leases, leaseMap{At: at, Size: min(size, len(r.cells)-at), Node: node, Unreachable: d.known.OutOfReach(l)})
+	if node != "" {
+		d.nodes[node] = true
+	}
+	for _, text := range l.Spec.Ceded {
+		d.mark(r, text, cellCeded, "", node)
+	}
+	for _, text := range l.Status.Allocations {
+		if a, u, ok := state.ParseAllocation(text); ok {
+			d.mark(r, a.String(), cellPod, u.Namespace, node)
+		}
+	}
+	for _, g := range l.Spec.Grants {
+		namespace, on := g.To.Namespace, g.To.Node
+		if u, ok := d.pods[g.To.UID]; ok {
+			namespace, on = u.Namespace, u.Node
+		}
+		d.mark(r, g.Address, cellOf(g.To.Kind), namespace, on)
+	}
+}
+
+// cellOf returns the letter of what is granted to a kind of grantee.
+func cellOf(kind v1alpha1.GranteeKind) byte {
+	switch kind {
+	case v1alpha1.GranteeClaim:
+		return cellClaim
+	case v1alpha1.GranteePod:
+		return cellKept
+	case v1alpha1.GranteeReservation:
+		return cellReserved
+	case v1alpha1.GranteeSubLease:
+	}
+	return cellRequest
+}
+
+// mark sets the letter of an address.
+func (d drawing) mark(r *row, text string, cell byte, namespace, node string) {
+	a, err := netip.ParseAddr(text)
+	if err != nil {
+		return
+	}
+	i := r.index(a)
+	if i < 0 || i >= len(r.cells) {
+		return
+	}
+	if namespace != "" {
+		d.namespaces[namespace] = true
+	}
+	if node != "" {
+		d.nodes[node] = true
+	}
+	if !d.selects(namespace, node) {
+		cell -= 'a' - 'A'
+	}
+	r.cells[i] = cell
+}
+
+// index returns which cell an address of the row's /24 or /120 has; it is negative before the row.
+func (r *row) index(a netip.Addr) int {
+	if a.BitLen() != r.first.BitLen() || rowOf(a) != rowOf(r.first) {
+		return -1
+	}
+	return int(lastByte(a)) - int(lastByte(r.first))
+}
+
+func lastByte(a netip.Addr) byte {
+	b := a.AsSlice()
+	return b[len(b)-1]
+}
+
+func sorted(set map[string]bool) []string {
+	all := make([]string, 0, len(set))
+	for name := range set {
+		all = append(all, name)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// owners lists who has the addresses of a row, in their order. Grants are the truth.
+func owners(f facts, row netip.Prefix) []addressView {
+	byAddr := map[netip.Addr]addressView{}
+	for _, l := range f.leases {
+		if block, err := netip.ParsePrefix(l.Spec.Block); err != nil || !row.Overlaps(block) {
+			continue
+		}
+		for _, text := range l.Spec.Ceded {
+			if a, err := netip.ParseAddr(text); err == nil {
+				byAddr[a] = addressView{Cell: string(cellCeded), Owner: "nobody: ceded to the cluster", Node: l.Spec.Holder.Node}
+			}
+		}
+		for _, text := range l.Status.Allocations {
+			if a, u, ok := state.ParseAllocation(text); ok {
+				byAddr[a] = addressView{Cell: string(cellPod), Owner: podText(u), Node: l.Spec.Holder.Node}
+			}
+		}
+		for _, g := range l.Spec.Grants {
+			if a, err := netip.ParseAddr(g.Address); err == nil {
+				byAddr[a] = f.grantee(g)
+			}
+		}
+	}
+	all := make([]addressView, 0, len(byAddr))
+	for a, v := range byAddr {
+		v.Address = a.String()
+		all = append(all, v)
+	}
+	slices.SortFunc(all, func(a, b addressView) int {
+		return netip.MustParseAddr(a.Address).Compare(netip.MustParseAddr(b.Address))
+	})
+	return all
+}
+
+func podText(u state.Use) string { return "pod " + u.Namespace + "/" + u.Pod + " " + u.Interface }
+
+// grantee says to whom an address was granted.
+func (f facts) grantee(g v1alpha1.Grant) addressView {
+	v := addressView{Cell: string(cellOf(g.To.Kind)), Node: g.To.Node}
+	u, used := f.pods[g.To.UID]
+	if used {
+		v.Node = u.Node
+	}
+	switch {
+	case g.To.Kind == v1alpha1.GranteeClaim && used:
+		v.Owner = "claim " + g.To.Namespace + "/" + g.To.Name + ", " + podText(u)
+	case g.To.Kind == v1alpha1.GranteeClaim:
+		v.Owner = "claim " + g.To.Namespace + "/" + g.To.Name + ", no pod now"
+	case g.To.Kind == v1alpha1.GranteeReservation:
+		v.Owner = "reservation " + g.To.Name
+	case g.To.Kind == v1alpha1.GranteePod:
+		v.Owner = "pod " + g.To.Namespace + "/" + g.To.Name + ", by another IPAM"
+	case used:
+		v.Owner = podText(u)
+	default:
+		v.Owner = "request " + g.To.Name
+	}
+	return v
+}
