@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/claims"
 	"github.com/tenure-ipam/tenure/ipam/access"
 	"github.com/tenure-ipam/tenure/ipam/controller/deadnodes"
@@ -304,7 +305,7 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		func() error { return c.advertise(mgr, direct, ofPools, &triggers.advertised) },
 		func() error { return c.definitions(mgr, direct, live, catalog) },
 		func() error { return ofDead.Setup(mgr) },
-		func() error { return errors.Join(c.nodeLabels(mgr, live), c.strangers(mgr, direct, shapes)) },
+		func() error { return errors.Join(c.nodeLabels(mgr, live), c.strangers(mgr, direct, ofPools)) },
 		func() error { return probes(mgr) },
 	} {
 		if err := set(); err != nil {
@@ -327,9 +328,12 @@ func (c *Controller) nodeLabels(mgr manager.Manager, live *kube.API) error {
 }
 
 // strangers has the addresses kept that strangers have.
-func (c *Controller) strangers(mgr manager.Manager, write client.Client, shapes *pools.Shapes) error {
+func (c *Controller) strangers(mgr manager.Manager, write client.Client, ofPools *pools.Reconciler) error {
+	ofPools.Strangers = func(ctx context.Context, pool string) ([]v1alpha1.IPReservation, error) {
+		return pools.StrangersOf(ctx, mgr.GetCache(), pool)
+	}
 	r := &strangers.Reconciler{
-		Cache: mgr.GetCache(), RegistrationNamespace: c.cfg.RegistrationNamespace, Write: write, Shapes: shapes,
+		Cache: mgr.GetCache(), RegistrationNamespace: c.cfg.RegistrationNamespace, Write: write, Shapes: ofPools.Shapes,
 		Events: mgr.GetEventRecorder(name), Log: c.log.With("part", "strangers"),
 	}
 	return r.Setup(mgr)

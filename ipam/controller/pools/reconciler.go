@@ -60,6 +60,8 @@ type Reconciler struct {
 	// Stolen returns the addresses of claims that ports of others have in a network service, each
 	// with both owners; nil is none.
 	Stolen func(protocol.PoolName) []string
+	// Strangers returns the reservations of strangers' addresses; nil is none.
+	Strangers func(ctx context.Context, pool string) ([]v1alpha1.IPReservation, error)
 	// Write writes pools.
 	Write    client.Client
 	Live     Live
@@ -199,8 +201,10 @@ func (r *Reconciler) look(ctx context.Context, pool *v1alpha1.IPPool) (seen, err
 	if r.Stolen != nil {
 		s.stolen = r.Stolen(protocol.PoolName(pool.Name))
 	}
-	if s.strangers, err = StrangersOf(ctx, r.Cache, pool.Name); err != nil {
-		return s, err
+	if r.Strangers != nil {
+		if s.strangers, err = r.Strangers(ctx, pool.Name); err != nil {
+			return s, err
+		}
 	}
 	all := epochsOf(others.Items)
 	s.lastEpoch = all.last

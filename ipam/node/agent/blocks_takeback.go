@@ -83,7 +83,7 @@ func (bs *blocks) ceded(ctx context.Context, p *pool, known *knownPool, n addres
 				continue
 			}
 			for _, x := range r.Ceded {
-				if len(addrs) < limit && n.met(known.shape, x) && !slices.Contains(r.Grants, x) && !bs.reg.isStrange(p.name, x) {
+				if len(addrs) < limit && n.met(known.shape, x) && !bs.reg.isStrange(p.name, x) && !slices.Contains(r.Grants, x) {
 					addrs = append(addrs, x)
 				}
 			}
