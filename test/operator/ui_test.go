@@ -164,7 +164,10 @@ func TestPage(t *testing.T) {
 	}
 	b.do(chromedp.KeyEvent(kb.Enter))
 	b.until(`document.getElementById('detail-text').textContent.includes('the printer')`)
+	b.do(chromedp.Click("#past"))
+	b.until(`document.getElementById('had').textContent.includes('2 of 2 nodes did not answer')`)
 	b.screenshot("map.png")
+	b.do(chromedp.Focus("#map"))
 	b.do(chromedp.KeyEvent(kb.Escape))
 	b.until(`document.getElementById('detail').hidden`)
 

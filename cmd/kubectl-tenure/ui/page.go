@@ -65,6 +65,7 @@ func newPage(c *cluster) http.Handler {
 	mux.HandleFunc("/api/map", p.serveMap)
 	mux.HandleFunc("/api/addresses", answer(p.addresses))
 	mux.HandleFunc("/api/address", answer(p.address))
+	mux.HandleFunc("/api/past", answer(p.past))
 	mux.HandleFunc("/api/why", answer(p.why))
 	mux.HandleFunc("/api/findings", answer(func(r *http.Request) (check.Report, error) { return check.Find(r.Context(), p.Session, check.Apart) }))
 	return mux
@@ -296,6 +297,18 @@ func (p *page) address(r *http.Request) (addressText, error) {
 		err = badRequest{fmt.Sprintf("%s is not in pool %s", a, pool.Name)}
 	}
 	return addressText{Address: a.String(), Text: v.Text()}, err
+}
+
+// remembered is how far back the page asks who had an address.
+const remembered = 7 * 24 * time.Hour
+
+// past says who had an address in the last week: it asks all agents.
+func (p *page) past(r *http.Request) (who.PastView, error) {
+	a, err := addressIn(r, "address")
+	if err != nil {
+		return who.PastView{}, err
+	}
+	return who.Past(r.Context(), p.Session, a, p.Now().Add(-remembered))
 }
 
 // why says why a pod waits, read live.

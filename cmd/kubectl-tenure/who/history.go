@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"net/netip"
 	"slices"
 	"strings"
@@ -60,6 +61,9 @@ type NodeView struct {
 	Silent string `json:"silent,omitempty"`
 }
 
+// answerWithin is how long a node has, if nobody says otherwise.
+const answerWithin = 20 * time.Second
+
 // parallel is how many nodes are asked at once.
 const parallel = 16
 
@@ -68,14 +72,10 @@ func (p *past) who(ctx context.Context, s *session.Session, o session.Output) er
 	if err := s.Connect(); err != nil {
 		return err
 	}
-	if err := mayExec(ctx, s, p.logs()); err != nil {
-		return err
-	}
-	pods, nodes, err := agents(ctx, s)
+	v, err := p.find(ctx, s, s.Stderr)
 	if err != nil {
 		return err
 	}
-	v := p.ask(ctx, s, pods, nodes)
 	if o.Structured() {
 		err = o.Encode(s, v)
 	} else {
@@ -91,6 +91,25 @@ func (p *past) who(ctx context.Context, s *session.Session, o session.Output) er
 		return session.ErrNo
 	}
 	return nil
+}
+
+// Past asks all agents who had an address since a time. The session is connected. It is an error if
+// the user may not ask; of nodes that do not answer the view tells.
+func Past(ctx context.Context, s *session.Session, addr netip.Addr, since time.Time) (PastView, error) {
+	p := past{within: answerWithin, addr: addr, from: since, to: s.Now()}
+	return p.find(ctx, s, io.Discard)
+}
+
+// find asks all agents, and shows on bar how many have answered.
+func (p *past) find(ctx context.Context, s *session.Session, bar io.Writer) (PastView, error) {
+	if err := mayExec(ctx, s, p.logs()); err != nil {
+		return PastView{}, err
+	}
+	pods, nodes, err := agents(ctx, s)
+	if err != nil {
+		return PastView{}, err
+	}
+	return p.ask(ctx, s, bar, pods, nodes), nil
 }
 
 // logs is a command that finds the same in the agents' logs.
@@ -116,10 +135,10 @@ func agents(ctx context.Context, s *session.Session) (pods []corev1.Pod, nodes [
 }
 
 // ask asks the agents, and names as silent what has none that can be asked.
-func (p *past) ask(ctx context.Context, s *session.Session, pods []corev1.Pod, nodes []string) PastView {
+func (p *past) ask(ctx context.Context, s *session.Session, to io.Writer, pods []corev1.Pod, nodes []string) PastView {
 	v := PastView{Address: p.addr, From: p.from.UTC(), To: p.to.UTC(), Holders: []history.Span{}, Nodes: []NodeView{}}
 	var mu sync.Mutex
-	bar := screen.NewBar(s.Stderr, len(pods), "nodes")
+	bar := screen.NewBar(to, len(pods), "nodes")
 	exec, err := newExecutor(s, p.within)
 	turns := make(chan struct{}, parallel)
 	var all sync.WaitGroup

@@ -93,7 +93,7 @@ is so long ago.`,
 	c.Flags().StringVarP(&o.Format, "output", "o", "", "what to write: json, yaml")
 	c.Flags().StringVar(&p.at, "at", "", "who had it at this `TIME`")
 	c.Flags().StringVar(&p.since, "since", "", "who has had it since this `TIME`")
-	c.Flags().DurationVar(&p.within, "timeout", 20*time.Second, "with --at and --since: how long to wait for each node")
+	c.Flags().DurationVar(&p.within, "timeout", answerWithin, "with --at and --since: how long to wait for each node")
 	return c
 }
 

@@ -196,10 +196,26 @@ async function open(c) {
   $('detail-address').textContent = address;
   $('detail-text').textContent = describe(row, i) + ' …';
   showRow(c, row, i);
+  $('had').replaceChildren();
   const asked = ++view.asked, pool = view.pool;
   let text;
   try { text = (await ask('address', { pool, address })).text; } catch (err) { text = err.message; }
   if (asked === view.asked) $('detail-text').textContent = text;
+}
+
+// showPast asks all agents who had the address that is open.
+async function showPast() {
+  const box = $('had'), asked = view.asked;
+  box.textContent = 'Asking the nodes …';
+  let answer;
+  try {
+    const v = await ask('past', { address: $('detail-address').textContent }), when = (t) => t ? new Date(t).toLocaleString() : '';
+    const silent = v.nodes.filter((n) => n.silent);
+    answer = [v.holders.length === 0 ? 'Nobody, by the nodes that have answered.' : make('ul', {}, ...v.holders.map((h) => make('li', {},
+      `${h.namespace ? h.namespace + '/' : ''}${h.pod} ${h.interface}, ${when(h.from) || '?'} – ${h.to ? (h.late ? 'at the latest ' : '') + when(h.to) : 'still'}, on ${h.node}`)))];
+    if (silent.length > 0) answer.push(make('p', { class: 'bad' }, silent.length + ' of ' + v.nodes.length + ' nodes did not answer, and may have had it: ' + silent.map((n) => n.name + ' (' + n.silent + ')').join(', ')));
+  } catch (err) { answer = [err.message]; }
+  if (asked === view.asked) box.replaceChildren(...answer);
 }
 
 // showRow draws the row of an address large: a button for each.
@@ -419,6 +435,7 @@ $('filters').addEventListener('change', (e) => { if (e.target.tagName === 'SELEC
 $('filters').addEventListener('submit', (e) => e.preventDefault());
 $('map').addEventListener('keydown', onKey);
 $('detail').addEventListener('keydown', (e) => { if (e.key === 'Escape') { close(); $('map').focus(); } });
+$('past').addEventListener('click', showPast);
 $('look').addEventListener('click', look);
 $('close').addEventListener('click', () => { close(); $('map').focus(); });
 addEventListener('resize', () => { if (view.map && view.shown === 'map') drawMap(); });
