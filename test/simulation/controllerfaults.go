@@ -40,7 +40,7 @@ func controllerBugs() []Bug {
 		{M13, "delete a lease by its UID alone, whatever has been granted since", 100, []Invariant{I1, I3}, nil},
 		{M14, "grant on an informer's copy", 500, []Invariant{I1, I3}, withUses},
 		{M15, "tell grants apart by the claim's name", 600, []Invariant{I1, I3}, withUses},
-		{M16, "free what an informer knows no use of", 4000, []Invariant{I1, I3}, withUses},
+		{M16, "free what an informer knows no use of", 5000, []Invariant{I1, I3}, withUses},
 		{M17, "take over what a cached Node says is gone", 400, []Invariant{I1}, nil},
 		{M18, "take over before F", 400, []Invariant{I1}, nil},
 		{M22, "free grants before the status that does not name them is written", 4000, []Invariant{I3}, withUses},

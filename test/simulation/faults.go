@@ -101,8 +101,8 @@ func nodeBugs() []Bug {
 		{M2, "releasing in memory alone", 100, []Invariant{I1}, nil},
 		{M3, "forget a lease when its delete has no answer, and take it for new if it is there", 0, []Invariant{I1}, withSlowWrites},
 		{M4, "delete without a revision", 650, []Invariant{I1}, nil},
-		{M5, "what exists in this node's name is this store's", 300, []Invariant{I1}, withTwins},
-		{M6, "adopt a lost store's leases as empty", 500, []Invariant{I1}, withLostStores},
+		{M5, "what exists in this node's name is this store's", 1500, []Invariant{I1}, withTwins},
+		{M6, "adopt a lost store's leases as empty", 1000, []Invariant{I1}, withLostStores},
 		{M7, "give addresses of a frozen lease", 4000, []Invariant{I1}, withLostStores},
 		{M8, "do not notice a store that was put back", 400, []Invariant{I1, I2}, withLostStores},
 		{M9, "answer before the disk has it", 100, []Invariant{I2}, nil},
@@ -115,7 +115,7 @@ func nodeBugs() []Bug {
 		{M30, "apply journalled DELs after a newer ADD", 800, []Invariant{I2}, nil},
 		{M31, "take the address over while the old sandbox lives", 100, []Invariant{I1, I2}, nil},
 		{M32, "collect garbage by the pod's object alone", 100, []Invariant{I2}, nil},
-		{M33, "lease without a look at the pool afterwards", 1000, []Invariant{I1}, nil},
+		{M33, "lease without a look at the pool afterwards", 2000, []Invariant{I1}, nil},
 		{M34, "name leases by the pool's ranges", 1000, []Invariant{I1}, withEdits},
 		{M40, "ignore that leases vanished, or that the API server went back", 600, []Invariant{I1}, withRestores},
 		{M42, "never free what a DEL could not write", 100, []Invariant{I4}, nil},
@@ -137,7 +137,7 @@ func nodeBugs() []Bug {
 		{M43, "a fencing write that changes nothing", 7500, []Invariant{I1}, withSlowWrites},
 		{M44, "serve after another boot without a registration", 500, []Invariant{I1}, nil},
 		{M45, "ignore the term", 100, []Invariant{I1}, nil},
-		{M47, "siblings by their controller alone", 500, []Invariant{I1}, withUses},
+		{M47, "siblings by their controller alone", 1000, []Invariant{I1}, withUses},
 	}
 }
 

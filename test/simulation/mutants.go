@@ -33,7 +33,7 @@ var mutants = map[Fault][]mutation{
 	M10: append([]mutation{{"ipam/node/agent/blocks_cede.go", `if err := space.Bar(x, true); err != nil {
 			return nil, err`, `if err := space.Bar(x, mutant.On != "M10"); err != nil {
 			return nil, err`}}, memory...),
-	M12: {step, {"ipam/node/agent/blocks_takeback.go", "!slices.Contains(r.Grants, x) &&", `(mutant.On == "M12" || !slices.Contains(r.Grants, x)) &&`}},
+	M12: {step, {"ipam/node/agent/blocks_takeback.go", "!slices.Contains(r.Grants, x) {", `(mutant.On == "M12" || !slices.Contains(r.Grants, x)) {`}},
 	M19: {{"ipam/node/agent/registration.go", "had := reg.registrar.Term\n", `had := reg.registrar.Term
 		if mutant.On == "M19" && res.Accepted {
 			res.Next.Sent = ev.Now
