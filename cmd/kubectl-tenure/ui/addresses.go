@@ -100,26 +100,23 @@ func draw(f facts, of filter) addressMap {
 		}
 	}
 	shape := state.ShapeOf(f.pool)
+	var ranges []netip.Prefix
 	for _, r := range f.pool.Spec.Ranges {
 		cidr, err := netip.ParsePrefix(r.CIDR)
-		if err != nil { // the pool's condition says so
+		if err != nil || slices.Contains(ranges, cidr.Masked()) { // the pool's condition says so; or drawn
 			continue
 		}
 		cidr = cidr.Masked()
+		ranges = append(ranges, cidr)
 		size := cidr.Addr().BitLen() - cidr.Bits()
 		rm := rangeMap{CIDR: cidr.String(), Whole: size < 63 && 1<<size <= drawn, Rows: []rowMap{}}
 		for _, at := range rowsOf(cidr, rm.Whole, byRow) {
 			rm.Rows = append(rm.Rows, d.row(at, cidr, shape, byRow[at]))
-			delete(byRow, at)
 		}
 		m.Ranges = append(m.Ranges, rm)
 	}
-	if outside := sortedRows(byRow); len(outside) > 0 {
-		rm := rangeMap{Rows: []rowMap{}}
-		for _, at := range outside {
-			rm.Rows = append(rm.Rows, d.row(at, at, shape, byRow[at]))
-		}
-		m.Ranges = append(m.Ranges, rm)
+	if rows := d.outside(ranges, shape); len(rows) > 0 {
+		m.Ranges = append(m.Ranges, rangeMap{Rows: rows})
 	}
 	m.Nodes, m.Namespaces = sorted(d.nodes), sorted(d.namespaces)
 	return m
@@ -159,6 +156,19 @@ type drawing struct {
 	filter
 	facts
 	nodes, namespaces map[string]bool
+}
+
+// outside draws the leases of which nothing is in a range.
+func (d drawing) outside(ranges []netip.Prefix, shape *allocator.Shape) (rows []rowMap) {
+	for _, l := range d.leases {
+		block, err := netip.ParsePrefix(l.Spec.Block)
+		if err != nil || slices.ContainsFunc(ranges, block.Overlaps) {
+			continue
+		}
+		rows = append(rows, d.row(rowOf(block.Addr()), block, shape, []*v1alpha1.IPLease{l}))
+	}
+	slices.SortFunc(rows, func(a, b rowMap) int { return netip.MustParseAddr(a.First).Compare(netip.MustParseAddr(b.First)) })
+	return rows
 }
 
 // row draws what of a row is in a range.

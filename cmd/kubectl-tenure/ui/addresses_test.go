@@ -108,6 +108,23 @@ func TestRows(t *testing.T) {
 	}
 }
 
+// TestRangesOfOneRow: ranges that share a row have each its part of the leases there, and what none
+// of them has is outside of all.
+func TestRangesOfOneRow(t *testing.T) {
+	f := somebody()
+	f.pool.Spec.Ranges = []v1alpha1.Range{{CIDR: "10.1.0.0/29"}, {CIDR: "10.1.0.8/29", End: "10.1.0.9"}, {CIDR: "10.1.0.8/29", Start: "10.1.0.12"}}
+	var got []string
+	for _, r := range draw(f, filter{}).Ranges {
+		for _, row := range r.Rows {
+			got = append(got, strings.TrimSpace(fmt.Sprint(r.CIDR, " ", row.First, " ", row.Cells, " ", len(row.Leases))))
+		}
+	}
+	want := []string{"10.1.0.0/29 10.1.0.0 x.ppec.x 1", "10.1.0.8/29 10.1.0.8 qkrx...x 1", "10.1.0.16 xxxxxxxx 1", "10.9.0.0 xpxx 1"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
 // TestOwners: the table names who has what the map shows.
 func TestOwners(t *testing.T) {
 	var got []string
