@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -292,13 +293,29 @@ const (
 func (x Stranger) Lately(now time.Time) bool { return now.Sub(x.At).Abs() < strangerTold }
 
 // strangersToTell returns the strangers that a heartbeat tells of: those that were told, and found
-// lately, and those that are new. Where they are too many, the first stay.
+// lately, and those that are new, of each address the last. Where they are too many, a new one
+// takes the place of the first of the pool that has most, if its own has fewer.
 func strangersToTell(told, found []Stranger, now time.Time) (all []Stranger) {
+	of := map[PoolName]int{}
 	for _, x := range slices.Concat(told, found) {
-		same := func(y Stranger) bool { return y.Pool == x.Pool && y.Addr == x.Addr && y.At.Equal(x.At) }
-		if x.Lately(now) && len(all) < MaxStrangers && !slices.ContainsFunc(all, same) {
-			all = append(all, x)
+		same := slices.IndexFunc(all, func(y Stranger) bool { return y.Pool == x.Pool && y.Addr == x.Addr })
+		switch {
+		case !x.Lately(now):
+			continue
+		case same >= 0:
+			all[same] = x
+			continue
+		case len(all) == MaxStrangers:
+			most := slices.MaxFunc(all, func(a, b Stranger) int { return cmp.Compare(of[a.Pool], of[b.Pool]) }).Pool
+			if of[most] <= of[x.Pool]+1 {
+				continue
+			}
+			first := slices.IndexFunc(all, func(y Stranger) bool { return y.Pool == most })
+			all = slices.Delete(all, first, first+1)
+			of[most]--
 		}
+		all = append(all, x)
+		of[x.Pool]++
 	}
 	return all
 }

@@ -209,6 +209,23 @@ func TestStrangersFit(t *testing.T) {
 	}
 }
 
+// TestStrangersOfTwoPools: of an address the last is told, and one who answers for everything on
+// the segment of a pool leaves room for those of others.
+func TestStrangersOfTwoPools(t *testing.T) {
+	at := func(pool PoolName, last byte, ago time.Duration) Stranger {
+		return Stranger{Pool: pool, Addr: netip.AddrFrom4([4]byte{10, 0, 0, last}), At: regNow.Wall.Add(-ago)}
+	}
+	var all []Stranger
+	for i := range byte(MaxStrangers) {
+		all = append(all, at("a", i, time.Minute))
+	}
+	got := strangersToTell(all, []Stranger{at("a", 5, 0), at("a", 99, 0), at("b", 1, 0), at("b", 2, 0)}, regNow.Wall)
+	if len(got) != MaxStrangers || !slices.Contains(got, at("b", 1, 0)) || !slices.Contains(got, at("b", 2, 0)) ||
+		!slices.Contains(got, at("a", 5, 0)) || slices.Contains(got, at("a", 5, time.Minute)) || slices.Contains(got, at("a", 99, 0)) {
+		t.Errorf("told are %v", got)
+	}
+}
+
 // TestStrangersAreTold: a heartbeat tells of strangers that were found lately, also of those that
 // the agent had found before it was started anew, each once, and of so many at most.
 func TestStrangersAreTold(t *testing.T) {

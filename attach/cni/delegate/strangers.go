@@ -51,17 +51,19 @@ func (a *attaching) findStrangers(ctx context.Context) error {
 	if len(all) == 0 {
 		return nil
 	}
-	found, err := segment.Ask(a.Netns, all, askFor)
+	found, asked, err := segment.Ask(a.Netns, all, askFor)
 	if err != nil {
 		fmt.Fprintf(a.Stderr, "tenure-attach: container %s: whether strangers have its addresses is not known: %s\n", a.ContainerID, oneLine(err))
 		return nil
 	}
 	if len(found) == 0 {
-		proved()
+		if asked {
+			proved()
+		}
 		return nil
 	}
 	e := &types.Error{
-		Code: types.ErrTryAgainLater, Msg: fmt.Sprintf("address %s of interface %s is in use on the segment by %s, which is no pod of this cluster", found[0].Addr, found[0].IfName, found[0].MAC),
+		Code: types.ErrTryAgainLater, Msg: fmt.Sprintf("address %s of interface %s is in use on the segment by %s, which is no pod that has it by this pool", found[0].Addr, found[0].IfName, found[0].MAC),
 		Details: "the address is given to no pod until the IPReservation that is made of it is deleted; the next try gets another",
 	}
 	return &StrangersError{found, e}

@@ -21,10 +21,11 @@ type Stranger struct {
 // Ask asks the neighbours of a pod's interfaces who has these addresses, which the interfaces have
 // already, and listens until limit is over or a stranger answers. It asks twice, since a packet may
 // be lost: at once, and after half of the time. Nobody's entry changes by that: who asks says no
-// address of his own. An interface without neighbours is passed over.
-func Ask(netns string, all []Address, limit time.Duration) (found []Stranger, err error) {
+// address of his own. An interface without neighbours is passed over. asked says that each
+// address was asked for: that nobody has answered means something only then.
+func Ask(netns string, all []Address, limit time.Duration) (found []Stranger, asked bool, err error) {
 	if len(all) == 0 {
-		return nil, nil
+		return nil, true, nil
 	}
 	err = inside(netns, func() (err error) {
 		q := question{}
@@ -34,10 +35,11 @@ func Ask(netns string, all []Address, limit time.Duration) (found []Stranger, er
 				return err
 			}
 		}
-		found, err = q.listen(limit)
+		found, asked, err = q.listen(limit)
+		asked = asked && len(q.asked) == len(all)
 		return err
 	})
-	return found, unlessAlone(err)
+	return found, asked, unlessAlone(err)
 }
 
 // A question is what is asked on the lines of a pod.
@@ -46,6 +48,7 @@ type question struct{ asked []asked }
 type asked struct {
 	*line
 	Address
+	sent bool // the question has gone at least once
 }
 
 func (q *question) close() {
@@ -61,15 +64,16 @@ func (q *question) add(a Address) error {
 	}
 	l, err := open(a.IfName, kind)
 	if err == nil {
-		q.asked = append(q.asked, asked{l, a})
+		q.asked = append(q.asked, asked{line: l, Address: a})
 	}
 	return err
 }
 
-// listen asks, and returns the strangers who are the first to answer.
-func (q *question) listen(limit time.Duration) (found []Stranger, err error) {
+// listen asks, and returns the strangers who are the first to answer. sent says that each question
+// has gone at least once.
+func (q *question) listen(limit time.Duration) (found []Stranger, sent bool, err error) {
 	if len(q.asked) == 0 {
-		return nil, nil
+		return nil, true, nil
 	}
 	waits := make([]unix.PollFd, len(q.asked))
 	for i, a := range q.asked {
@@ -77,14 +81,17 @@ func (q *question) listen(limit time.Duration) (found []Stranger, err error) {
 	}
 	began := time.Now()
 	for _, until := range []time.Duration{limit / 2, limit} {
-		for _, a := range q.asked {
+		sent = true
+		for i := range q.asked {
+			a := &q.asked[i]
 			if err := a.ask(); err != nil {
-				return nil, fmt.Errorf("ask for %s on interface %s: %w", a.Addr, a.IfName, err)
+				return nil, false, fmt.Errorf("ask for %s on interface %s: %w", a.Addr, a.IfName, err)
 			}
+			sent = sent && a.sent
 		}
 		for left := until - time.Since(began); left > 0 && len(found) == 0; left = until - time.Since(began) {
 			if _, err := unix.Poll(waits, int(max(left, time.Millisecond)/time.Millisecond)); err != nil && !errors.Is(err, unix.EINTR) {
-				return nil, fmt.Errorf("wait for neighbours: %w", err)
+				return nil, false, fmt.Errorf("wait for neighbours: %w", err)
 			}
 			for _, a := range q.asked {
 				found = append(found, a.heard()...)
@@ -94,19 +101,20 @@ func (q *question) listen(limit time.Duration) (found []Stranger, err error) {
 			break
 		}
 	}
-	return found, nil
+	return found, sent, nil
 }
 
 // ask sends the question.
-func (a asked) ask() error {
+func (a *asked) ask() error {
 	to, packet := everybody, arp(a.mac, netip.Addr{}, a.Addr)
 	if a.kind == unix.ETH_P_IPV6 {
 		to, packet = groupMAC(solicited(a.Addr)), solicit(a.Addr)
 	}
 	err := a.send(to, packet)
-	if errors.Is(err, unix.ENOBUFS) { // the link has just been set up; the second question will go
-		err = nil
+	if errors.Is(err, unix.ENOBUFS) { // the link has just been set up; the second question may go
+		return nil
 	}
+	a.sent = a.sent || err == nil
 	return err
 }
 

@@ -334,7 +334,7 @@ func (c *Controller) strangers(mgr manager.Manager, write client.Client, ofPools
 	}
 	r := &strangers.Reconciler{
 		Cache: mgr.GetCache(), RegistrationNamespace: c.cfg.RegistrationNamespace, Write: write, Shapes: ofPools.Shapes,
-		Events: mgr.GetEventRecorder(name), Log: c.log.With("part", "strangers"),
+		Events: mgr.GetEventRecorder(name), Now: time.Now, Log: c.log.With("part", "strangers"),
 	}
 	return r.Setup(mgr)
 }

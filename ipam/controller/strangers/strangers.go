@@ -5,6 +5,7 @@ package strangers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -40,6 +41,7 @@ type Reconciler struct {
 	Shapes                *pools.Shapes
 	Events                events.EventRecorder
 	Log                   *slog.Logger
+	Now                   func() time.Time
 
 	mu sync.Mutex
 	// done are the strangers of which a reservation was made, by node. The registration tells of
@@ -62,11 +64,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	reg, _ := kube.RegistrationOf(&obj) // what can be read of it
 	told := reg.Strangers[:min(len(reg.Strangers), protocol.MaxStrangers)]
+	before, errs := r.done[req.Name], []error(nil)
 	var done []protocol.Stranger
 	for _, x := range told {
-		if !has(r.done[req.Name], x) {
+		if !has(before, x) && r.Now().Sub(x.At).Abs() < tooOld {
 			if err := r.keep(ctx, req.Name, x); err != nil {
-				return reconcile.Result{}, err
+				errs = append(errs, err)
+				continue
 			}
 		}
 		done = append(done, x)
@@ -75,8 +79,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		r.done = map[string][]protocol.Stranger{}
 	}
 	r.done[req.Name] = done
-	return reconcile.Result{}, nil
+	return reconcile.Result{}, errors.Join(errs...)
 }
+
+// tooOld is how long ago a stranger was found of whom a registration tells that nobody writes any
+// more: the next leader must not keep again what somebody has given back. Clocks may differ by
+// minutes.
+const tooOld = time.Hour
+
+// longestFor is how long the text of a reservation may be that says what has its address.
+const longestFor = 253
 
 func has(all []protocol.Stranger, x protocol.Stranger) bool {
 	for _, y := range all {
@@ -108,11 +120,12 @@ func (r *Reconciler) keep(ctx context.Context, node string, x protocol.Stranger)
 		r.Log.WarnContext(ctx, "strangers have too many addresses of a pool: this one is not kept", "node", node, "pool", x.Pool, "address", x.Addr, "mac", x.MAC)
 		return nil
 	}
+	text := fmt.Sprintf("a stranger with hardware address %s, found at %s by node %s", mac, x.At.UTC().Format(time.RFC3339), node)
 	made := &v1alpha1.IPReservation{
 		ObjectMeta: metav1.ObjectMeta{Name: nameOf(x), Labels: map[string]string{v1alpha1.LabelStranger: strings.ReplaceAll(mac.String(), ":", "-")}},
 		Spec: v1alpha1.IPReservationSpec{
 			Pool: pool.Name, Address: x.Addr.String(),
-			For: fmt.Sprintf("a stranger with hardware address %s, found by node %s at %s", mac, node, x.At.UTC().Format(time.RFC3339)),
+			For: text[:min(len(text), longestFor)],
 		},
 	}
 	call, cancel := context.WithTimeout(ctx, kube.CallTimeout)

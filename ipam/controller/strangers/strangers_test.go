@@ -1,6 +1,8 @@
 package strangers
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -13,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
@@ -57,6 +60,7 @@ func newReconciler(t *testing.T, objects ...client.Object) (*Reconciler, client.
 	recorder := events.NewFakeRecorder(100)
 	return &Reconciler{
 		Cache: kc, RegistrationNamespace: "tenure-system", Write: kc, Shapes: &pools.Shapes{}, Events: recorder, Log: slog.New(slog.DiscardHandler),
+		Now: func() time.Time { return noon },
 	}, kc, recorder
 }
 
@@ -97,6 +101,39 @@ func TestKept(t *testing.T) {
 	r.mustLook(t)
 	if kept := reservations(t, kc); len(kept) != 1 {
 		t.Errorf("what was deleted is made again: %+v", kept)
+	}
+}
+
+// TestNotAgain: neither a reservation that cannot be made has others made again that somebody has
+// deleted, nor does the next leader what a registration tells of that nobody writes any more.
+func TestNotAgain(t *testing.T) {
+	const mac = "02:00:00:00:00:09"
+	r, kc, _ := newReconciler(t, pool("lan", "10.0.0.0/24", true), registration(t, found("lan", "10.0.0.8", mac), found("lan", "10.0.0.9", mac)))
+	down := errors.New("down")
+	r.Write = interceptor.NewClient(kc.(client.WithWatch), interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+		if o.GetName() == "stranger-lan-10-0-0-8" {
+			return down
+		}
+		return c.Create(ctx, o, opts...)
+	}})
+	for range 2 {
+		if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: "n1"}}); !errors.Is(err, down) {
+			t.Errorf("got %v; want that it is tried again", err)
+		}
+		if err := kc.DeleteAllOf(t.Context(), &v1alpha1.IPReservation{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.Write = kc
+	r.mustLook(t)
+	if kept := reservations(t, kc); len(kept) != 1 || kept[0].Spec.Address != "10.0.0.8" {
+		t.Errorf("kept are %+v; want what could not be made before", kept)
+	}
+	next, kc, _ := newReconciler(t, pool("lan", "10.0.0.0/24", true), registration(t, found("lan", "10.0.0.9", mac)))
+	next.Now = func() time.Time { return noon.Add(2 * time.Hour) }
+	next.mustLook(t)
+	if kept := reservations(t, kc); len(kept) > 0 {
+		t.Errorf("kept are %+v, of two hours ago", kept)
 	}
 }
 
