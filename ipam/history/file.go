@@ -74,7 +74,7 @@ func OpenFile(dir, node string, bounds Bounds, now time.Time) (*File, error) {
 	h := &File{dir: dir, node: node, bounds: bounds, open: map[key]openSpan{}}
 	for _, n := range numbers {
 		seg := segment{number: n, begun: now}
-		whole, _, err := readSegment(dir, n, nil, func(e Event) {
+		whole, err := readSegment(dir, n, func(e Event) {
 			if e.What == Begun {
 				seg.begun = e.Time
 			}
@@ -89,7 +89,7 @@ func OpenFile(dir, node string, bounds Bounds, now time.Time) (*File, error) {
 	if len(numbers) == 0 {
 		err = h.begin(1, now)
 	} else {
-		err = h.resume()
+		err = h.resume(now)
 	}
 	if err != nil && h.f != nil {
 		err = errors.Join(err, h.f.Close())
@@ -100,8 +100,9 @@ func OpenFile(dir, node string, bounds Bounds, now time.Time) (*File, error) {
 	return h, nil
 }
 
-// resume opens the last segment and cuts off what is no whole line.
-func (h *File) resume() (err error) {
+// resume opens the last segment and cuts off what is no whole line. If its first line was not
+// written, it is now.
+func (h *File) resume(now time.Time) (err error) {
 	last := h.segments[len(h.segments)-1]
 	if h.f, err = os.OpenFile(pathOf(h.dir, last.number), os.O_WRONLY, 0); err != nil {
 		return err
@@ -109,7 +110,15 @@ func (h *File) resume() (err error) {
 	if err = h.f.Truncate(last.size); err == nil {
 		_, err = h.f.Seek(last.size, io.SeekStart)
 	}
+	if err == nil && last.size == 0 {
+		err = h.write([]Event{h.begun(now)})
+	}
 	return err
+}
+
+// begun is the first line of a segment.
+func (h *File) begun(now time.Time) Event {
+	return Event{Time: now, What: Begun, Holding: Holding{Node: h.node}}
 }
 
 // begin begins a segment.
@@ -125,7 +134,7 @@ func (h *File) begin(number uint64, now time.Time) error {
 	}
 	h.f = f
 	h.segments = append(h.segments, segment{number: number, begun: now})
-	if err := h.write([]Event{{Time: now, What: Begun, Holding: Holding{Node: h.node}}}); err != nil {
+	if err := h.write([]Event{h.begun(now)}); err != nil {
 		return err
 	}
 	dir, err := os.Open(h.dir)

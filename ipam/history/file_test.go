@@ -195,6 +195,48 @@ func TestReadWhileSegmentsGo(t *testing.T) {
 	<-done
 }
 
+// TestSegmentGoesWhileListed: what a segment had that is gone when it is opened is found in a later
+// one. Where segments keep going, who asks is told.
+func TestSegmentGoesWhileListed(t *testing.T) {
+	dir := t.TempDir()
+	open(t, dir, small, noon)
+	listed := 0
+	files, err := openSegments(dir, func(dir string) ([]uint64, error) {
+		if listed++; listed < 3 {
+			return []uint64{0, 1}, nil
+		}
+		return segmentsIn(dir)
+	})
+	files.close()
+	if err != nil || listed != 3 || len(files) != 1 {
+		t.Errorf("listed %d times: %d files, %v", listed, len(files), err)
+	}
+	if err := os.Symlink("nothing", pathOf(dir, 0)); err != nil { // as if it always went
+		t.Fatal(err)
+	}
+	if a, err := Read(dir, netip.MustParseAddr("10.0.0.1"), noon, noon); err == nil || errors.Is(err, ErrNone) || !strings.Contains(err.Error(), "ask again") {
+		t.Errorf("%v, %v", a, err)
+	}
+}
+
+// TestKilledBeforeTheFirstLine: an agent that is killed when it has made a segment begins it when
+// it starts again.
+func TestKilledBeforeTheFirstLine(t *testing.T) {
+	for name, text := range map[string]string{"nothing": "", "part of a line": `{"time":"20`} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.WriteFile(pathOf(dir, 1), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			open(t, dir, small, at(5))
+			open(t, dir, small, at(9)) // once
+			if a := spansOf(t, dir, "10.0.0.1"); !a.Begins.Equal(at(5)) || a.Node != "n1" {
+				t.Errorf("it begins %v on node %q", a.Begins, a.Node)
+			}
+		})
+	}
+}
+
 func TestNoHistory(t *testing.T) {
 	for _, dir := range []string{t.TempDir(), filepath.Join(t.TempDir(), "none")} {
 		if _, err := Read(dir, netip.MustParseAddr("10.0.0.1"), noon, noon); !errors.Is(err, ErrNone) {

@@ -29,20 +29,21 @@ var ErrNone = errors.New("this node keeps no history")
 // Read returns who had the address at a time from from to to, by the files of a node in dir. It may
 // be read while an agent writes there. Without files the error is [ErrNone].
 func Read(dir string, address netip.Addr, from, to time.Time) (a Answer, err error) {
-	numbers, err := segmentsIn(dir)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && len(numbers) == 0 {
+	files, err := openSegments(dir, segmentsIn)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(files) == 0 {
 		return Answer{}, fmt.Errorf("%w: there are no files in %s", ErrNone, dir)
 	}
 	if err != nil {
 		return Answer{}, err
 	}
+	defer files.close()
 	quoted, err := json.Marshal(address)
 	if err != nil {
 		return Answer{}, err
 	}
 	var spans Spans
-	for _, n := range numbers {
-		_, _, err := readSegment(dir, n, quoted, func(e Event) {
+	for _, f := range files {
+		_, err := scanFile(f, quoted, func(e Event) {
 			if e.Address == address {
 				spans.Add(e)
 			}
@@ -56,22 +57,12 @@ func Read(dir string, address netip.Addr, from, to time.Time) (a Answer, err err
 			a.Spans = append(a.Spans, s)
 		}
 	}
-	return a, a.Extent.find(dir, numbers)
-}
-
-// find reads how far back the segments go.
-func (x *Extent) find(dir string, numbers []uint64) error {
-	for _, n := range numbers {
-		_, gone, err := readSegment(dir, n, []byte(`"`+Begun+`"`), func(e Event) {
-			if e.What == Begun && x.Begins.IsZero() {
-				x.Begins, x.Node = e.Time, e.Node
-			}
-		})
-		if err != nil || !gone {
-			return err
+	_, err = scanFile(files[0], []byte(`"`+Begun+`"`), func(e Event) {
+		if e.What == Begun && a.Begins.IsZero() {
+			a.Begins, a.Node = e.Time, e.Node
 		}
-	}
-	return nil
+	})
+	return a, err
 }
 
 // last is the last line of an answer: without it the answer was cut off.

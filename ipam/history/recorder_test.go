@@ -104,6 +104,9 @@ func TestNotWritable(t *testing.T) {
 	if diff := cmp.Diff([]Span{{Holding: a, From: at(1)}}, spansOf(t, dir, "10.0.0.1").Spans, compare); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+	if n := strings.Count(log.String(), `"address given"`); n != 2 {
+		t.Errorf("logged %d times; want it again when the files are open: %s", n, log.String())
+	}
 }
 
 // TestStoreThatWaits: while the store cannot tell, what is noted is written, and the store is asked

@@ -96,21 +96,61 @@ func (e Event) valid() bool {
 	return false
 }
 
-// readSegment is [scanSegment] of a file; gone says that there is none, because the agent has
-// removed it meanwhile.
-func readSegment(dir string, number uint64, about []byte, each func(Event)) (whole int64, gone bool, err error) {
+// readSegment is [scanSegment] of a file.
+func readSegment(dir string, number uint64, each func(Event)) (whole int64, err error) {
 	f, err := os.Open(pathOf(dir, number))
-	if errors.Is(err, fs.ErrNotExist) {
-		return 0, true, nil
-	}
 	if err != nil {
-		return 0, false, err
+		return 0, err
 	}
 	defer f.Close()
-	if whole, err = scanSegment(f, about, each); err != nil {
-		return 0, false, fmt.Errorf("read %s: %w", f.Name(), err)
+	return scanFile(f, nil, each)
+}
+
+// scanFile is [scanSegment] of an open file, from its beginning.
+func scanFile(f *os.File, about []byte, each func(Event)) (whole int64, err error) {
+	if _, err = f.Seek(0, io.SeekStart); err == nil {
+		whole, err = scanSegment(f, about, each)
 	}
-	return whole, false, nil
+	if err != nil {
+		return 0, fmt.Errorf("read %s: %w", f.Name(), err)
+	}
+	return whole, nil
+}
+
+// segmentFiles are open segments, ascending.
+type segmentFiles []*os.File
+
+// openSegments opens the segments in dir, which list lists. What is open of one that an agent
+// removes is in a later one, so they are listed again where one is gone.
+func openSegments(dir string, list func(string) ([]uint64, error)) (files segmentFiles, err error) {
+	for range 3 {
+		var numbers []uint64
+		if numbers, err = list(dir); err != nil {
+			return nil, err
+		}
+		if files, err = openEach(dir, numbers); !errors.Is(err, fs.ErrNotExist) {
+			return files, err
+		}
+	}
+	return nil, fmt.Errorf("read %s: the agent removes files faster than they are opened: ask again", dir)
+}
+
+func openEach(dir string, numbers []uint64) (files segmentFiles, err error) {
+	for _, n := range numbers {
+		f, err := os.Open(pathOf(dir, n))
+		if err != nil {
+			files.close()
+			return nil, err
+		}
+		files = append(files, f)
+	}
+	return files, nil
+}
+
+func (files segmentFiles) close() {
+	for _, f := range files {
+		_ = f.Close() // it was only read
+	}
 }
 
 // appendLine appends the line of e.

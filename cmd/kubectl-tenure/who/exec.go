@@ -57,10 +57,35 @@ func newExecutor(s *session.Session, within time.Duration) (executor, error) {
 // errTooLate is why a call ends that has not been answered in time.
 var errTooLate = errors.New("it has not answered in time")
 
+// errTooLong is why a call ends that has been answered with more than is read.
+var errTooLong = fmt.Errorf("its answer has more than %d MiB: ask for a shorter time, by --at or a later --since", mostRead>>20)
+
+// mostRead bounds what is read of an answer.
+const mostRead = 4 << 20
+
+// A bounded keeps what is written to it. Where that is more than mostRead it calls full, and keeps
+// nothing else.
+type bounded struct {
+	text bytes.Buffer
+	full func()
+}
+
+// Write implements [io.Writer].
+func (b *bounded) Write(p []byte) (int, error) {
+	if b.text.Len()+len(p) > mostRead {
+		b.full()
+		return len(p), nil
+	}
+	return b.text.Write(p)
+}
+
 // run returns what a command prints in the agent's container of a pod.
 func (x executor) run(ctx context.Context, pod string, command []string) (*bytes.Buffer, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, x.within, errTooLate)
 	defer cancel()
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	full := func() { end(errTooLong) }
 	url := x.pods.Post().Resource("pods").Namespace(namespace).Name(pod).SubResource("exec").
 		VersionedParams(&corev1.PodExecOptions{Container: agent, Command: command, Stdout: true, Stderr: true}, scheme.ParameterCodec).URL()
 	// As kubectl does it: by WebSocket, or where something on the way does not let that pass, SPDY.
@@ -78,14 +103,15 @@ func (x executor) run(ctx context.Context, pod string, command []string) (*bytes
 	if err != nil {
 		return nil, err
 	}
-	var out, said bytes.Buffer
-	if err := exec.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &said}); err != nil {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		return nil, errors.New(cmp.Or(lastLine(said.String()), err.Error()))
+	out, said := bounded{full: full}, bounded{full: full}
+	err = exec.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &said})
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
 	}
-	return &out, nil
+	if err != nil {
+		return nil, errors.New(cmp.Or(lastLine(said.text.String()), err.Error()))
+	}
+	return &out.text, nil
 }
 
 // lastLine returns the last line of what a program says that fails.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,6 +39,9 @@ func (p *past) check(now time.Time) (err error) {
 	if p.from, p.to, err = history.ParsePeriod(p.at, p.since, now); err != nil {
 		return session.Usagef("who: %v", err)
 	}
+	if p.from.After(now) {
+		return session.Usagef("who: %q is yet to come: it is %s", cmp.Or(p.at, p.since), now.Format(time.RFC3339))
+	}
 	return nil
 }
 
@@ -55,7 +59,7 @@ type PastView struct {
 // NodeView is what became of the question to one node.
 type NodeView struct {
 	Name string `json:"name"`
-	// Begins is since when the node knows. Zero where it did not answer.
+	// Begins is since when the node knows. Zero where it did not answer, or could not say.
 	Begins time.Time `json:"begins,omitzero"`
 	// Silent is why it did not answer; empty where it did.
 	Silent string `json:"silent,omitempty"`
@@ -153,7 +157,7 @@ func (p *past) ask(ctx context.Context, s *session.Session, to io.Writer, pods [
 			}
 			n := NodeView{Name: pods[i].Spec.NodeName, Begins: a.Begins}
 			if err != nil {
-				n.Silent = err.Error()
+				n.Silent = plain(err.Error())
 			}
 			mu.Lock()
 			v.Holders, v.Nodes = append(v.Holders, a.Spans...), append(v.Nodes, n)
@@ -195,7 +199,38 @@ func (p *past) askNode(ctx context.Context, exec executor, pod *corev1.Pod) (his
 	if err != nil {
 		return history.Answer{}, err
 	}
-	return history.ReadAnswer(out)
+	a, err := history.ReadAnswer(out)
+	a.Spans = p.heed(pod.Spec.NodeName, a.Spans)
+	return a, err
+}
+
+// heed returns what counts of a node's spans: those of the address, as its own. Root of a node can
+// have it answer anything.
+func (p *past) heed(node string, spans []history.Span) (own []history.Span) {
+	for _, s := range spans {
+		if s.Address != p.addr {
+			continue
+		}
+		s.Node = node
+		for _, text := range []*string{&s.Pool, &s.Network, &s.Namespace, &s.Pod, &s.PodUID, &s.Container, &s.Interface, &s.Claim} {
+			*text = plain(*text)
+		}
+		own = append(own, s)
+	}
+	return own
+}
+
+// plain returns text without what a terminal would not print but obey.
+func plain(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case !unicode.IsPrint(r):
+			return -1
+		}
+		return r
+	}, text)
 }
 
 // silent returns the nodes that did not answer, with the reasons.
@@ -248,7 +283,10 @@ func (v PastView) write(ctx context.Context, s *session.Session) error {
 func (v PastView) writeBegins(to screen.Screen) {
 	var late []string
 	for _, n := range v.Nodes {
-		if n.Begins.After(v.From) {
+		switch {
+		case n.Silent == "" && n.Begins.IsZero():
+			late = append(late, n.Name+" (not known since when)")
+		case n.Begins.After(v.From):
 			late = append(late, n.Name+" "+local(n.Begins))
 		}
 	}

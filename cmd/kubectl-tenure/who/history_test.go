@@ -2,7 +2,9 @@ package who
 
 import (
 	"bytes"
+	"io"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,7 +29,7 @@ func TestPastText(t *testing.T) {
 		Holders: []history.Span{
 			{Holding: bare, To: noon.Add(time.Minute)}, {Holding: web, From: noon, To: noon.Add(time.Hour), Late: true}, {Holding: db, From: noon.Add(2 * time.Hour)},
 		},
-		Nodes: []NodeView{{Name: "n1", Begins: noon.Add(-time.Hour)}, {Name: "n2", Begins: noon.Add(time.Minute)}, {Name: "n3", Silent: "it has no agent's pod now"}},
+		Nodes: []NodeView{{Name: "n1", Begins: noon.Add(-time.Hour)}, {Name: "n2", Begins: noon.Add(time.Minute)}, {Name: "n3", Silent: "it has no agent's pod now"}, {Name: "n4"}},
 	}
 	var out bytes.Buffer
 	if err := v.write(t.Context(), &session.Session{Stdout: &out}); err != nil {
@@ -38,13 +40,42 @@ func TestPastText(t *testing.T) {
 2026-11-17T13:00:00+01:00   ≤ 2026-11-17T14:00:00+01:00   shop/web-0   net1        lan    -               n1
 2026-11-17T15:00:00+01:00   still                         shop/db-0    net1        lan    shop/db-0.lan   n2
 ≤: no agent saw the end; it was by then
-not known is what was freed before the files of a node begin: n2 2026-11-17T13:01:00+01:00
+not known is what was freed before the files of a node begin: n2 2026-11-17T13:01:00+01:00, n4 (not known since when)
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"n3 (it has no agent's pod now)"}, v.silent()); diff != "" {
 		t.Errorf("silent (-want +got):\n%s", diff)
+	}
+}
+
+// TestNodesSpeakForThemselves: whatever a node answers counts for itself and for the address that
+// was asked for, and does nothing to a terminal.
+func TestNodesSpeakForThemselves(t *testing.T) {
+	p := past{addr: netip.MustParseAddr("10.0.0.5")}
+	of := func(address, pod, node string) history.Span {
+		return history.Span{Holding: history.Holding{Address: netip.MustParseAddr(address), Pod: pod, Node: node, Claim: "\u202eshop/\rdb"}}
+	}
+	got := p.heed("n1", []history.Span{of("10.0.0.5", "web\x1b[2J\u009b", "n2"), of("10.0.0.6", "web", "n1"), {}})
+	want := []history.Span{{Holding: history.Holding{Address: p.addr, Pod: "web[2J", Node: "n1", Claim: "shop/ db"}}}
+	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestAnswersAreBounded: of an answer without end no more is kept than what is read of one.
+func TestAnswersAreBounded(t *testing.T) {
+	full := 0
+	b := bounded{full: func() { full++ }}
+	if n, err := io.Copy(&b, strings.NewReader(strings.Repeat("x", mostRead))); n != mostRead || err != nil || full > 0 {
+		t.Errorf("%d bytes, %v, %d times too many", n, err, full)
+	}
+	if _, err := io.Copy(&b, strings.NewReader("xy")); err != nil || full != 1 || b.text.Len() != mostRead {
+		t.Errorf("%v, %d times too many, %d bytes", err, full, b.text.Len())
+	}
+	if got := errTooLong.Error(); !strings.Contains(got, "4 MiB: ask for a shorter time") {
+		t.Error(got)
 	}
 }
 
