@@ -101,19 +101,31 @@ func absent(name string) error {
 	return fmt.Errorf("%s is there already: remove it, or give another name", name)
 }
 
-// finish gives the file its name.
+// finish gives the file its name, or removes it.
 func (f *file) finish() error {
 	err := errors.Join(f.Sync(), f.Close())
 	if err == nil {
-		// A link fails where somebody has made a file of that name meanwhile. Not all file systems
-		// have links.
-		if err = os.Link(f.Name(), f.final); err != nil && !errors.Is(err, fs.ErrExist) {
-			if err = absent(f.final); err == nil {
-				return os.Rename(f.Name(), f.final)
-			}
-		}
+		err = f.rename()
 	}
-	return errors.Join(err, os.Remove(f.Name()))
+	removed := os.Remove(f.Name()) // also where it has both names
+	if errors.Is(removed, fs.ErrNotExist) {
+		removed = nil
+	}
+	return errors.Join(err, removed)
+}
+
+// rename gives the file its final name. It may keep the other one.
+func (f *file) rename() error {
+	// A link fails where somebody has made a file of that name meanwhile. Not all file systems have
+	// links.
+	err := os.Link(f.Name(), f.final)
+	if err == nil || errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if err := absent(f.final); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), f.final)
 }
 
 // discard removes the file.

@@ -63,6 +63,11 @@ func TestFileIsWholeOrNotThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	f = begin()
+	f.final = filepath.Join(dir, "gone", "b.tar.gz")
+	if err := f.finish(); err == nil || there() != "" {
+		t.Errorf("one that cannot have its name: %v, there is %s", err, there())
+	}
+	f = begin()
 	if err := f.finish(); err != nil {
 		t.Fatal(err)
 	}

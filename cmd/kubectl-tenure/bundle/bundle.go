@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -137,12 +138,16 @@ func (b *bundle) connect() error {
 // read, where it cannot be written, and where ctx ends.
 func (b *bundle) collect(ctx context.Context) error {
 	b.parts.bar = b.Stderr
-	// What definitions have of secrets is left out of all that is read after them.
-	ours := &programs{}
-	if err := b.parts.run(ctx, append(b.definitions(), b.findPrograms(ours)...)); err != nil {
+	// What objects have of secrets is left out of all that is read after them: first what may have
+	// most, then the other objects, then texts.
+	ours, selecting := &programs{}, map[types.UID]bool{}
+	if err := b.parts.run(ctx, slices.Concat(b.definitions(), b.workloads(), b.findPrograms(ours))); err != nil {
 		return err
 	}
-	if err := b.parts.run(ctx, slices.Concat(b.objects(), b.podsAndEvents(ours), b.ofPrograms(ours), b.findings())); err != nil {
+	if err := b.parts.run(ctx, append(b.objects(), b.podsThatSelect(selecting))); err != nil {
+		return err
+	}
+	if err := b.parts.run(ctx, slices.Concat(b.eventsAndNodes(ours, selecting), b.ofPrograms(ours), b.findings())); err != nil {
 		return err
 	}
 	if !b.parts.any() {

@@ -39,11 +39,17 @@ func (b *bundle) metricsOf(o *corev1.Pod) part {
 		if err != nil {
 			return err
 		}
-		if programOf(o) == agentName {
-			b.stores.note(o.Spec.NodeName, text)
-		}
-		return b.out.add("metrics/"+o.Name+".txt", text)
+		return b.addMetrics(o, text)
 	}}
+}
+
+// addMetrics adds what a program has served.
+func (b *bundle) addMetrics(o *corev1.Pod, text []byte) error {
+	text = []byte(b.redact.scrub(string(text)))
+	if programOf(o) == agentName {
+		b.stores.note(o.Spec.NodeName, text)
+	}
+	return b.out.add("metrics/"+o.Name+".txt", text)
 }
 
 // getFromPod returns what is served on a port of a pod.

@@ -67,10 +67,18 @@ func (b *bundle) objects() (all []part) {
 	}
 	registrations := b.listIn(kind{coordination.SchemeGroupVersion.WithKind("Lease"), "leases.coordination.k8s.io", true}, b.API.RegistrationNamespace)
 	registrations.name = "registrations and heartbeats"
-	return append(all, registrations,
-		b.one(appsv1.SchemeGroupVersion.WithKind("DaemonSet"), "daemonsets", "tenured"),
-		b.one(appsv1.SchemeGroupVersion.WithKind("Deployment"), "deployments", "tenure-controller"),
-	)
+	return append(all, registrations)
+}
+
+// workloads are what agents and controllers run by.
+func (b *bundle) workloads() []part {
+	if b.namespace != "" {
+		return nil
+	}
+	return []part{
+		b.one(appsv1.SchemeGroupVersion.WithKind("DaemonSet"), "daemonsets", agentName),
+		b.one(appsv1.SchemeGroupVersion.WithKind("Deployment"), "deployments", controllerName),
+	}
 }
 
 // list has all objects of a kind, in files of a page each.
@@ -121,7 +129,8 @@ func (b *bundle) addObjects(resource string, page int, objects []unstructured.Un
 		out.WriteString("---\n")
 		out.Write(text)
 	}
-	return b.out.add("objects/"+name+".yaml", out.Bytes())
+	// What was left out of one may be in an earlier one, or in an earlier field.
+	return b.out.add("objects/"+name+".yaml", []byte(b.redact.repeated(out.String())))
 }
 
 // one has one object of Tenure's own namespace. It may not be there.

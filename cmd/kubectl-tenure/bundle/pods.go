@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/npwg"
@@ -55,53 +56,51 @@ type nodeView struct {
 	Conditions []corev1.NodeCondition `json:"conditions,omitempty"`
 }
 
-// podsAndEvents are the pods that select networks, the Events about these and about what is
-// Tenure's, and the Nodes.
-func (b *bundle) podsAndEvents(ours *programs) []part {
-	where := ""
-	if b.namespace != "" {
-		where = " in namespace " + b.namespace
+// where says for people where lists are of.
+func (b *bundle) where() string {
+	if b.namespace == "" {
+		return ""
 	}
-	found := map[string]bool{} // pods that select networks, by their UIDs
-	known := make(chan struct{})
-	all := []part{
-		{"pods that select networks", "list pods" + where, func(ctx context.Context) error {
-			defer close(known)
-			views, err := session.ListAll(ctx, patient{b.Client}, &corev1.PodList{}, func(l *corev1.PodList) (views []podView) {
-				for i := range l.Items {
-					if selects(&l.Items[i]) {
-						found[string(l.Items[i].UID)] = true
-						views = append(views, b.viewOf(&l.Items[i]))
-					}
+	return " in namespace " + b.namespace
+}
+
+// podsThatSelect are the pods that select networks. It adds their UIDs to selecting.
+func (b *bundle) podsThatSelect(selecting map[types.UID]bool) part {
+	return part{"pods that select networks", "list pods" + b.where(), func(ctx context.Context) error {
+		views, err := session.ListAll(ctx, patient{b.Client}, &corev1.PodList{}, func(l *corev1.PodList) (views []podView) {
+			for i := range l.Items {
+				if selects(&l.Items[i]) {
+					selecting[l.Items[i].UID] = true
+					views = append(views, b.viewOf(&l.Items[i]))
 				}
-				return views
-			}, client.InNamespace(b.namespace))
-			if err != nil {
-				return err
 			}
-			return b.addYAML("pods.yaml", views)
-		}},
-		{"Events", "list events" + where, func(ctx context.Context) error {
-			select {
-			case <-known:
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
-			views, err := session.ListAll(ctx, patient{b.Client}, &corev1.EventList{}, func(l *corev1.EventList) (views []eventView) {
-				for i := range l.Items {
-					if e := &l.Items[i]; found[string(e.InvolvedObject.UID)] || ours.uid[e.InvolvedObject.UID] || aboutOurs(e) {
-						views = append(views, eventOf(e))
-					}
+			return views
+		}, client.InNamespace(b.namespace))
+		if err != nil {
+			return err
+		}
+		return b.addYAML("pods.yaml", views)
+	}}
+}
+
+// eventsAndNodes are the Events about pods that select networks and about what is Tenure's, and the
+// Nodes.
+func (b *bundle) eventsAndNodes(ours *programs, selecting map[types.UID]bool) []part {
+	all := []part{{"Events", "list events" + b.where(), func(ctx context.Context) error {
+		views, err := session.ListAll(ctx, patient{b.Client}, &corev1.EventList{}, func(l *corev1.EventList) (views []eventView) {
+			for i := range l.Items {
+				if e := &l.Items[i]; selecting[e.InvolvedObject.UID] || ours.uid[e.InvolvedObject.UID] || aboutOurs(e) {
+					views = append(views, eventOf(e))
 				}
-				return views
-			}, client.InNamespace(b.namespace))
-			if err != nil {
-				return err
 			}
-			slices.SortFunc(views, func(a, b eventView) int { return a.Last.Compare(b.Last) })
-			return b.addYAML("events.yaml", views)
-		}},
-	}
+			return views
+		}, client.InNamespace(b.namespace))
+		if err != nil {
+			return err
+		}
+		slices.SortFunc(views, func(a, b eventView) int { return a.Last.Compare(b.Last) })
+		return b.addYAML("events.yaml", views)
+	}}}
 	if b.namespace != "" {
 		return all
 	}

@@ -180,6 +180,11 @@ func (r *redactor) scrub(text string) string {
 	for _, p := range patterns {
 		text = p.looks.ReplaceAllString(text, p.instead)
 	}
+	return r.repeated(text)
+}
+
+// repeated leaves out of a text what was left out of an object.
+func (r *redactor) repeated(text string) string {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	for secret := range r.known {
