@@ -1,8 +1,12 @@
 package main
 
 import (
+	"encoding/json"
+	"io"
 	"net/netip"
+	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -57,6 +61,56 @@ func TestHistory(t *testing.T) {
 		_, err := call(t, append([]string{"history", store}, strings.Fields(args)...)...)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v; want %s", args, err, want)
+		}
+	}
+}
+
+// TestChartTakesSizes: the chart's schema takes what the agent takes, and nothing with which it
+// would not start.
+func TestChartTakesSizes(t *testing.T) {
+	text, err := os.ReadFile("../../deploy/chart/values.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	type value struct{ Pattern string }
+	var schema struct {
+		Properties struct {
+			Agent struct {
+				Properties struct {
+					History struct{ Properties struct{ Size, Age value } }
+				}
+			}
+		}
+	}
+	if err := json.Unmarshal(text, &schema); err != nil {
+		t.Fatal(err)
+	}
+	values := schema.Properties.Agent.Properties.History.Properties
+	for flag, of := range map[string]struct {
+		pattern string
+		values  []string
+	}{
+		"--history-size": {values.Size.Pattern, []string{
+			"0", "1", "01", "-1", "1048575", "1048576", "1048579", "1048580", "1048600", "1049000", "1050000", "1100000", "999999", "1000000", "2000000", "9999999",
+			"10000000", "64ki", "64Ki", "64k", "1023Ki", "1024Ki", "1029Ki", "1030Ki", "1100Ki", "2000Ki", "9999Ki", "10000Ki", "1048k", "1049k", "1050k", "1100k",
+			"10000k", "1M", "2M", "10M", "1Mi", "64Mi", "64mi", "1G", "1Gi", "1gi", "1T", "1Ti", "64MB", "0Mi", "Mi", "99Ti", "99999Gi",
+			"99999Mi", "99999T", "99999G", "99999M", "99999999999Ki", "999999999999k", "999999999999999999", "99999999999999Ti", "99999999999999999999",
+		}},
+		"--history-age": {values.Age.Pattern, []string{"0", "90", "1h", "36h", "90d", "99999d", "100001d", "9999999d", "99999h", "1w", "-1d", "0d"}},
+	} {
+		pattern := regexp.MustCompile(of.pattern)
+		for _, v := range of.values {
+			_, err := parse([]string{flag + "=" + v, "--node=n"}, none, io.Discard)
+			odd := v == "01" || v == "Mi" || v == "0Mi" || v == "0d" // 0 and 1 written otherwise
+			if chart := pattern.MatchString(v); chart != (err == nil) && !odd {
+				t.Errorf("%s=%s: the chart takes it: %v; the agent: %v", flag, v, chart, err)
+			}
+		}
+	}
+	// Helm writes numbers so.
+	for _, whole := range []string{"1.048576e+06", "2.097153e+06", "1.234567890123456e+15", "1e+15"} {
+		if _, err := parse([]string{"--history-size=" + whole, "--node=n"}, none, io.Discard); err != nil {
+			t.Errorf("%s: %v", whole, err)
 		}
 	}
 }
