@@ -60,12 +60,13 @@ func (r recorder) pool(ctx context.Context, of foreign.Object, has []registrant)
 			was, _ := all[offset].(map[string]any)
 			ref, _ := was["podref"].(string)
 			switch {
-			case ref == h.ref():
+			case ref == h.ref() && was["id"] != "": // an earlier version wrote none
 				continue
-			case ref != "" && r.running[ref]:
+			case ref != h.ref() && ref != "" && r.running[ref]:
 				return fmt.Errorf("it records %v for pod %s, which runs, and Tenure has given it to pod %s: delete one of the two pods", h.addr, ref, h.ref())
 			}
-			all[offset] = map[string]any{"id": "", "podref": h.ref(), "ifname": h.ifName}
+			// When the pod ends, whereabouts removes the first record with this id and interface.
+			all[offset] = map[string]any{"id": "tenure-" + h.addr.String(), "podref": h.ref(), "ifname": h.ifName}
 			changed = true
 		}
 		if !changed {
