@@ -345,6 +345,12 @@ async function look() {
 
 // The whole.
 
+// fullest returns the name of the pool of which most is taken: that one is looked at first.
+function fullest(pools) {
+  const share = (p) => p.counts?.capacity > 0 ? 1 - p.counts.free / p.counts.capacity : 0;
+  return pools.reduce((a, b) => (a === null || share(b) > share(a) ? b : a), null)?.name || null;
+}
+
 function choose(pool) {
   if (view.pool !== pool) Object.assign(view, { pool, map: null, tag: '', cursor: null });
   close();
@@ -393,7 +399,7 @@ async function tick() {
   try {
     view.state = await ask('state');
     $('cluster').textContent = view.state.cluster;
-    if (!view.state.pools.some((p) => p.name === view.pool)) Object.assign(view, { pool: view.state.pools[0]?.name || null, map: null, tag: '', cursor: null });
+    if (!view.state.pools.some((p) => p.name === view.pool)) Object.assign(view, { pool: fullest(view.state.pools), map: null, tag: '', cursor: null });
     if (isNew('pools', [view.state.pools, view.state.hidden, view.pool])) keepingFocus(drawPools);
     if (isNew('waiting', view.state.waiting)) keepingFocus(drawWaiting);
     const pool = view.pool, form = new FormData($('filters'));
