@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"net/netip"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,12 +29,17 @@ func ReadPod(o *corev1.Pod) Pod {
 		return p // no interface is ever attached to it
 	}
 	selections := selectionsOf(o.Annotations[npwg.AnnotationNetworks], o.Namespace)
-	for _, s := range selections {
+	defaults := selectionsOf(o.Annotations[npwg.AnnotationDefaultNetwork], defaultNamespace)
+	for _, s := range slices.Concat(selections, defaults) {
 		p.Selected = append(p.Selected, s.String())
 	}
-	p.Shows = readStatus(o.Annotations[npwg.AnnotationStatus], selections)
+	p.Shows = readStatus(o.Annotations[npwg.AnnotationStatus], selections, defaults)
 	return p
 }
+
+// defaultNamespace is the namespace of a definition that a pod has for its default network, if it
+// names none. It is so by the default configuration of Multus and of tenure-attach.
+const defaultNamespace = "kube-system"
 
 // selectionsOf returns what an annotation selects as Tenure reads it, and after that what it
 // selects for Multus alone, each definition once. Who attaches pods may be either.
@@ -75,22 +81,25 @@ func asMultus(annotation string) (all []npwg.Selection) {
 	return all
 }
 
-// readStatus returns the addresses of a status annotation that selections explain: not
-// the default network's, and no more than mostShown.
-func readStatus(annotation string, selections []npwg.Selection) (shows []Shown) {
+// readStatus returns the addresses of a status annotation that selections explain, and no more than
+// mostShown: of the default network those that defaults explain.
+func readStatus(annotation string, selections, defaults []npwg.Selection) (shows []Shown) {
 	var elements []npwg.Status
 	if annotation == "" || json.Unmarshal([]byte(annotation), &elements) != nil {
 		return nil
 	}
-	type shown struct{ name, iface string }
-	of := map[shown]string{} // also by the short name, where the interface says which is meant
-	for _, s := range selections {
-		of[shown{s.String(), ""}], of[shown{s.Name, s.Interface}] = s.String(), s.String()
-	}
+	secondary, own := explained(selections), explained(defaults)
 	left := mostShown
 	for _, e := range elements {
+		of := secondary
+		if e.Default {
+			of = own
+		}
 		definition := cmp.Or(of[shown{e.Name, ""}], of[shown{e.Name, e.Interface}])
-		if e.Default || definition == "" || left == 0 {
+		if definition == "" && e.Default && len(defaults) > 0 { // by the name of its configuration
+			definition = defaults[0].String()
+		}
+		if definition == "" || left == 0 {
 			continue
 		}
 		s := Shown{Definition: definition, Interface: e.Interface}
@@ -103,6 +112,19 @@ func readStatus(annotation string, selections []npwg.Selection) (shows []Shown) 
 		shows = append(shows, s)
 	}
 	return shows
+}
+
+// shown is by what an element of a status says of which network it is.
+type shown struct{ name, iface string }
+
+// explained returns of which definitions elements of a status are, also by the short name, where
+// the interface says which is meant.
+func explained(selections []npwg.Selection) map[shown]string {
+	of := map[shown]string{}
+	for _, s := range selections {
+		of[shown{s.String(), ""}], of[shown{s.Name, s.Interface}] = s.String(), s.String()
+	}
+	return of
 }
 
 // address reads an address that may have a prefix length.

@@ -44,3 +44,28 @@ func TestSelectedAsMultusReads(t *testing.T) {
 		}
 	}
 }
+
+// TestSelectedAsDefault: a pod's own default network is selected, and what its status shows of the
+// default network is of that. Without that annotation the default network is the cluster's.
+func TestSelectedAsDefault(t *testing.T) {
+	for _, tt := range []struct {
+		name, network, status, want string
+	}{
+		{"a definition", "ns/lan", "ns/lan", "[ns/lan] [{ns/lan eth0 [10.0.0.5]}]"},
+		{"of Multus's namespace", "lan", "kube-system/lan", "[kube-system/lan] [{kube-system/lan eth0 [10.0.0.5]}]"},
+		{"as JSON", `[{"name":"lan","namespace":"ns"}]`, "ns/lan", "[ns/lan] [{ns/lan eth0 [10.0.0.5]}]"},
+		{"the status has another name for it", "ns/lan", "the-bridge", "[ns/lan] [{ns/lan eth0 [10.0.0.5]}]"},
+		{"the cluster's", "", "cbr0", "[] []"},
+	} {
+		o := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "else", Name: "p", UID: "p", Annotations: map[string]string{
+			npwg.AnnotationDefaultNetwork: tt.network, npwg.AnnotationStatus: fmt.Sprintf(`[{"name":%q,"interface":"eth0","ips":["10.0.0.5"],"default":true}]`, tt.status),
+		}}}
+		if tt.network == "" {
+			delete(o.Annotations, npwg.AnnotationDefaultNetwork)
+		}
+		p := ReadPod(o)
+		if got := fmt.Sprint(p.Selected, " ", p.Shows); got != tt.want {
+			t.Errorf("%s: got %s; want %s", tt.name, got, tt.want)
+		}
+	}
+}

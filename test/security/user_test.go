@@ -142,11 +142,15 @@ func TestNetworksOfAPodThatIsAttached(t *testing.T) {
 	selects := func(who intruder, pod client.Object, networks string) error {
 		return who.patch(pod, `{metadata: {annotations: {k8s.v1.cni.cncf.io/networks: `+networks+`}}}`)
 	}
-	const refused = "pod team-a/his is being attached to the networks that its annotation k8s.v1.cni.cncf.io/networks selects. " +
+	defaults := func(who intruder, network string) error {
+		return who.patch(his, `{metadata: {annotations: {v1.multus-cni.io/default-network: `+network+`}}}`)
+	}
+	const refused = "pod team-a/his is being attached to the networks that its annotations k8s.v1.cni.cncf.io/networks and v1.multus-cni.io/default-network select. " +
 		"If it hangs, delete it, and make it again with the right ones; else change them once it has an IP address. " +
 		"Before that they are changed by who may write the status of pods, both by update and by patch: bob may not"
 	i.mayDo(t, []attempt{
 		{"select a network", func() error { return selects(i, his, "lan") }, ""},
+		{"name a default network", func() error { return defaults(i, "lan") }, ""},
 		{"make a pod that selects one", func() error { return i.create(told("unbound", `k8s.v1.cni.cncf.io/networks: lan`)) }, ""},
 		{"select another for a pod without a node", func() error { return selects(i, named("Pod", "team-a", "unbound"), "other") }, ""},
 		{"write another annotation", func() error { return i.patch(his, `{metadata: {annotations: {a: b}}}`) }, ""},
@@ -154,6 +158,7 @@ func TestNetworksOfAPodThatIsAttached(t *testing.T) {
 	i.breakIn(t, []attempt{
 		{"hide what the pod is attached to", func() error { return selects(i, his, "null") }, refused},
 		{"say that it is attached to something else", func() error { return selects(i, his, "other") }, refused},
+		{"hide its own default network", func() error { return defaults(i, "null") }, refused},
 	})
 	admin.mayDo(t, []attempt{{"mend what it selects", func() error { return selects(admin, his, "wan") }, ""}})
 	status := func(phase, sandbox string) {

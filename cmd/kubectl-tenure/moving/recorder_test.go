@@ -13,9 +13,9 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/kube"
 )
 
-// TestRecordsAreToldApart: when a pod ends, whereabouts removes the first record that has the id and
-// the interface of the pod's. So each record has an id of its own, also one that an earlier export
-// wrote without.
+// TestRecordsAreToldApart: when a pod ends, whereabouts removes the first record that has the id
+// and the interface of the pod's. So each record has an id of its own, also one that an earlier
+// export wrote without.
 func TestRecordsAreToldApart(t *testing.T) {
 	const namespace, name = "kube-system", "10.0.0.0-24"
 	o := kube.NewWhereaboutsPool(namespace, name)
