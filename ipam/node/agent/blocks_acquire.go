@@ -45,7 +45,8 @@ func (bs *blocks) acquire(ctx context.Context, p *pool, n addressDemand) (unmet,
 // try. The Update that uses the block looks at its right again.
 func (bs *blocks) unsettled(p *pool, known *knownPool, n addressDemand) (block netip.Prefix, err error) {
 	term, unserving := bs.reg.term(), bs.rights.unserving.blocks(p.name)
-	var found []netip.Prefix
+	var found, leaving []netip.Prefix
+	settled := false
 	err = bs.st.Peek(func(tx *store.Tx) error {
 		free, err := freeIn(tx, p.name, n.family, unserving)
 		if err != nil {
@@ -55,11 +56,16 @@ func (bs *blocks) unsettled(p *pool, known *knownPool, n addressDemand) (block n
 			if err != nil {
 				return err
 			}
+			settled = settled || known.isSubnet(r)
 			waits := r.Phase == protocol.Noted || r.Phase == protocol.Releasing || r.Phase == protocol.Held && !r.Usable(term) && free[r.Block] > 0
 			if r.Kind != protocol.RightLease || r.Pool != p.name || !waits || allocator.FamilyOf(r.Block.Addr()) != n.family {
 				continue
 			}
-			if known.gives(r.Block, n) {
+			switch {
+			case !known.gives(r.Block, n):
+			case r.Phase == protocol.Releasing:
+				leaving = append(leaving, r.Block)
+			default:
 				found = append(found, r.Block)
 			}
 		}
@@ -67,6 +73,9 @@ func (bs *blocks) unsettled(p *pool, known *knownPool, n addressDemand) (block n
 	})
 	if err != nil {
 		return netip.Prefix{}, err
+	}
+	if !settled {
+		found = append(found, leaving...)
 	}
 	// Not within the Peek: who waits for the demand's lock in a transaction, while
 	// whoever has it begins one, waits for ever once the store's file has to grow.

@@ -63,6 +63,16 @@ func (ps *pools) perNode(slots []assign.Slot) bool {
 	})
 }
 
+// isSubnet reports whether a right is to a subnet that this node has of the pool, or may have got,
+// where each node has one. Then it takes none back that it gives back.
+func (p *knownPool) isSubnet(r protocol.Right) bool {
+	if p.Text.PerNode == nil || r.Kind != protocol.RightLease || string(r.Pool) != p.Name {
+		return false
+	}
+	_, there := p.shape.Locate(r.Block.Addr())
+	return there && (r.Phase == protocol.Noted || r.Phase == protocol.Held)
+}
+
 // ownLease returns the block of a pool that this node has leased, or may have. One that the ranges
 // do not have any more is none. Nor is one of which nothing new is given, since it was taken away,
 // or the store was lost that had it.

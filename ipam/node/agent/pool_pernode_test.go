@@ -124,6 +124,33 @@ func TestOneSubnet(t *testing.T) {
 	})
 }
 
+// TestTakesBackOne: a node takes no subnet back that it gives back while it has another, or may have
+// got one.
+func TestTakesBackOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, tt := range []struct {
+			name, other string
+			phase       protocol.Phase
+			want        string
+		}{
+			{"it has no other", "", protocol.Held, "10.0.0.4/30"},
+			{"it has another", "10.0.0.8/30", protocol.Held, "invalid Prefix"},
+			{"the create of another is in doubt", "10.0.0.8/30", protocol.Noted, "10.0.0.8/30"},
+			{"another was taken away", "10.0.0.8/30", protocol.Lost, "10.0.0.4/30"},
+			{"another is one that the ranges had before", "10.9.0.4/30", protocol.Held, "10.0.0.4/30"},
+		} {
+			a, p := newPerNodeAgent(t)
+			putLease(t, a, p, "10.0.0.4/30", protocol.Releasing)
+			if tt.other != "" {
+				putLease(t, a, p, tt.other, tt.phase)
+			}
+			if block, err := a.blocks.unsettled(p, p.known, addressDemand{family: allocator.IPv4}); err != nil || block.String() != tt.want {
+				t.Errorf("%s: it tries %v, %v; want %s", tt.name, block, err, tt.want)
+			}
+		}
+	})
+}
+
 // TestNamedSubnet: an ADD that asks for an address by name leases no second subnet while another
 // ADD leases the node's first.
 func TestNamedSubnet(t *testing.T) {
