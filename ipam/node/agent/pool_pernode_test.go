@@ -124,8 +124,8 @@ func TestOneSubnet(t *testing.T) {
 	})
 }
 
-// TestTakesBackOne: a node takes no subnet back that it gives back while it has another, or may have
-// got one.
+// TestTakesBackOne: a node takes no subnet back that it gives back while it has another, or may
+// have got one.
 func TestTakesBackOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, tt := range []struct {
