@@ -165,7 +165,7 @@ func TestPage(t *testing.T) {
 	b.do(chromedp.KeyEvent(kb.Enter))
 	b.until(`document.getElementById('detail-text').textContent.includes('the printer')`)
 	b.do(chromedp.Click("#past"))
-	b.until(`document.getElementById('had').textContent.includes('nodes did not answer, and may have had it') && document.getElementById('had').textContent.includes('`+pool+`-a (')`)
+	b.until(`document.getElementById('had').textContent.includes('nodes did not answer, and may have had it') && document.getElementById('had').textContent.includes('` + pool + `-a (')`)
 	b.screenshot("map.png")
 	b.do(chromedp.Focus("#map"))
 	b.do(chromedp.KeyEvent(kb.Escape))
