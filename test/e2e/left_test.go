@@ -53,6 +53,8 @@ var _ = AfterSuite(func(ctx context.Context) {
 	_, err := c.Kubectl(ctx, "", "delete", "ippools", "--all", "--wait=false")
 	Expect(err).NotTo(HaveOccurred())
 	Eventually(func(g Gomega) {
+		// A pool waits for reservations, and one of a stranger's address may be made once more.
+		g.Expect(kube.DeleteAllOf(ctx, &v1alpha1.IPReservation{})).To(Succeed())
 		var leases v1alpha1.IPLeaseList
 		var subs v1alpha1.IPSubLeaseList
 		var pools v1alpha1.IPPoolList
