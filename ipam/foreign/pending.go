@@ -12,6 +12,11 @@ import (
 // before the first ADD, and may have them in a cache.
 const addWithin = 10 * time.Minute
 
+// retriedWithin is as addWithin, for a pod all of whose networks are the pool's and that has asked
+// Tenure for one of them. While the pool is closed that ADD fails, and with it the sandbox. For the
+// next one the meta-plugin reads the definitions anew: it may have some moments still what was.
+const retriedWithin = 150 * time.Second
+
 // pending returns the pods that may still get an address of the pool by another IPAM. They were
 // bound to their nodes before the pool took its addresses over, or before the definition was last
 // written that they select, and that may have been another IPAM's until then. Whether the other
@@ -34,6 +39,9 @@ func (w *weighing) pending(segment []Definition) (waiting []*Pod) {
 	for d, at := range since {
 		for _, pod := range w.selecting[d] {
 			tenures := func(a netip.Addr) bool { ours, _ := w.ofTenure(pod, a); return ours }
+			if w.Now.Sub(at) > retriedWithin && w.retries(pod) {
+				continue
+			}
 			if !pod.Bound.After(at) && !w.shows(pod, d, tenures) {
 				waiting = append(waiting, pod)
 			}
@@ -41,6 +49,20 @@ func (w *weighing) pending(segment []Definition) (waiting []*Pod) {
 	}
 	slices.SortFunc(waiting, func(x, y *Pod) int { return strings.Compare(x.String()+string(x.UID), y.String()+string(y.UID)) })
 	return slices.Compact(waiting)
+}
+
+// retries reports whether all networks of a pod are the pool's, and it has asked Tenure for one.
+func (w *weighing) retries(p *Pod) bool {
+	asked := w.Reports[p.Node].Asked
+	some := false
+	for _, name := range p.Selected {
+		d := w.known[name]
+		if d == nil || !w.mine[name] {
+			return false
+		}
+		some = some || slices.Contains(asked[d.Network], p.uid())
+	}
+	return some
 }
 
 // shows reports whether a pod's status shows something for each selection of a definition, and only

@@ -45,7 +45,7 @@ var _ = Describe("A stranger on the segment", func() {
 		bridge(netlink.AddrAdd)
 		second := s.start(ctx, "second", node.Name, "seg")
 		Eventually(func() ([]string, error) { return told(ctx, second, "AddressInUse") }).Should(ContainElement(ContainSubstring(his.String())))
-		Expect(told(ctx, second, "FailedCreatePodSandBox")).To(ContainElement(ContainSubstring("is in use on the segment by")))
+		Eventually(func() ([]string, error) { return told(ctx, second, "FailedCreatePodSandBox") }).Should(ContainElement(ContainSubstring("is in use on the segment by")))
 		kept := &v1alpha1.IPReservationList{}
 		Eventually(func(g Gomega) {
 			g.Expect(kube.List(ctx, kept, client.HasLabels{v1alpha1.LabelStranger})).To(Succeed())
