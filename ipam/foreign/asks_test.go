@@ -135,6 +135,31 @@ func TestPendingOfTwoNetworks(t *testing.T) {
 	}
 }
 
+// TestPendingThatRetries: a pod of several networks of the pool, which has asked Tenure for one of
+// them, is not waited for as long as others: its other ADDs come once the first has been answered.
+func TestPendingThatRetries(t *testing.T) {
+	second := definition("second", `{"type":"tenure","pool":"lan"}`)
+	for _, tt := range []struct {
+		asked string
+		after time.Duration
+		want  Stage
+	}{
+		{"net", 2 * time.Minute, StagePods}, {"net", 3 * time.Minute, StageClear}, {"every", 3 * time.Minute, StagePods},
+	} {
+		p := pod("p", "", "")
+		p.Selected = []string{"ns/net", "ns/second"}
+		of := lan(t)
+		of.Since = now.Add(-tt.after)
+		_, _, found := weighed(of, Facts{
+			Definitions: []Definition{switched, second}, Agents: map[protocol.NodeName]bool{"n1": true}, Pods: []Pod{p},
+			Reports: map[protocol.NodeName]protocol.Report{"n1": {Asked: map[string][]protocol.UID{tt.asked: {"p"}}}},
+		})
+		if found.Stage != tt.want {
+			t.Errorf("%v after it asked for %s: stage %d, %q; want %d", tt.after, tt.asked, found.Stage, found.Why, tt.want)
+		}
+	}
+}
+
 // TestWhatToDoIsSaid: however long what a node says is, the reason goes on with what to do.
 func TestWhatToDoIsSaid(t *testing.T) {
 	p := lan(t)
