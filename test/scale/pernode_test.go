@@ -7,14 +7,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/test/proof"
 )
 
 // TestSubnetPerNode reports what the same burst costs a node in an ordinary pool, and in one that
 // gives each node a subnet and has as many subnets as a pool may have.
 func TestSubnetPerNode(t *testing.T) {
-	if quick() {
-		t.Skip("TENURE_SCALE_NODES does not say of how many nodes")
-	}
+	proof.Only(t)
 	counts, idle, err := fromEnvironment()
 	if err != nil {
 		t.Fatal(err)
