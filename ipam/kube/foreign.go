@@ -49,13 +49,13 @@ var whereabouts = schema.GroupVersion{Group: "whereabouts.cni.cncf.io", Version:
 // WhereaboutsPools calls see with each of whereabouts' IPPools, read live and in pages.
 // served is false where the cluster has no such kind.
 func (a *API) WhereaboutsPools(ctx context.Context, see func(*unstructured.Unstructured)) (served bool, err error) {
-	return a.others(ctx, whereabouts.WithKind("IPPoolList"), see)
+	return a.Others(ctx, whereabouts.WithKind("IPPoolList"), see)
 }
 
 // WhereaboutsReservations does for OverlappingRangeIPReservations what WhereaboutsPools does for
 // IPPools.
 func (a *API) WhereaboutsReservations(ctx context.Context, see func(*unstructured.Unstructured)) (served bool, err error) {
-	return a.others(ctx, whereabouts.WithKind("OverlappingRangeIPReservationList"), see)
+	return a.Others(ctx, whereabouts.WithKind("OverlappingRangeIPReservationList"), see)
 }
 
 // NewWhereaboutsPool returns one of whereabouts' IPPools without a spec, to be read or made.
@@ -77,8 +77,9 @@ func newWhereabouts(kind, namespace, name string) *unstructured.Unstructured {
 	return o
 }
 
-// others lists objects of a kind that is not Tenure's, and that the cluster may not have.
-func (a *API) others(ctx context.Context, kind schema.GroupVersionKind, see func(*unstructured.Unstructured)) (served bool, err error) {
+// Others calls see with each object of a kind that is not Tenure's, read live and in pages; kind is
+// that of the list. served is false where the cluster has no such kind.
+func (a *API) Others(ctx context.Context, kind schema.GroupVersionKind, see func(*unstructured.Unstructured)) (served bool, err error) {
 	next := ""
 	for {
 		var page unstructured.UnstructuredList

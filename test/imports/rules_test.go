@@ -226,7 +226,11 @@ var rules = []rule{
 	},
 	{
 		pkg: "./cmd/kubectl-tenure/moving", why: "it moves pods between IPAMs, and shows and releases nothing else",
-		never: []string{"./cmd/kubectl-tenure"}, but: []string{"./cmd/kubectl-tenure/audit", "./cmd/kubectl-tenure/screen", "./cmd/kubectl-tenure/session", "./cmd/kubectl-tenure/state"},
+		never: []string{"./cmd/kubectl-tenure"}, but: []string{"./cmd/kubectl-tenure/audit", "./cmd/kubectl-tenure/screen", "./cmd/kubectl-tenure/session", "./cmd/kubectl-tenure/state", "./cmd/kubectl-tenure/translation"},
+	},
+	{
+		pkg: "./cmd/kubectl-tenure/translation", why: "it writes one IPAM's pools as another's, by what was read: no verb, no calls",
+		never: []string{"./cmd", "./attach", "./claims", "./ipam/controller", "./ipam/node"},
 	},
 	{
 		pkg: "./cmd/kubectl-tenure/check", why: "it reads what the rules are held to, and prints what they say",

@@ -19,6 +19,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/translation"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -43,6 +44,10 @@ stopped stays so, and is not waited for.
 Where a node's agent cannot read what the other IPAM has recorded there, as in a dataDir
 of host-local's that it does not see, the pools wait for your word: --trust-status.
 
+From nv-ipam and spiderpool it prints the definitions for Tenure, and after them the pools
+that those name: with a subnet for each node, or ranges for some nodes, as the other IPAM
+has them. Apply what it prints; import --from status --apply then waits for the pools.
+
 From status is for every other IPAM: write its definitions for Tenure by hand; import
 then shows how much is kept for their pods, and waits for the pools.`
 
@@ -62,7 +67,7 @@ func NewImport(s *session.Session) *cobra.Command {
 		Use: "import --from IPAM", Short: "move networks from whereabouts, host-local or another IPAM to Tenure",
 		Long: importHelp, Args: session.None, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := session.OneOf("from", i.from, foreign.TypeWhereabouts, foreign.TypeHostLocal, fromStatus); err != nil {
+			if err := session.OneOf("from", i.from, foreign.TypeWhereabouts, foreign.TypeHostLocal, translation.NVIPAM, translation.Spiderpool, fromStatus); err != nil {
 				return err
 			}
 			if err := session.OneOf("output", i.o.Format, "", "json", "yaml"); err != nil {
@@ -71,13 +76,16 @@ func NewImport(s *session.Session) *cobra.Command {
 			if err := i.checkFlags(); err != nil {
 				return err
 			}
+			if i.apply && i.translates() {
+				return session.Usagef("--apply is not for --from %s, whose pools are printed: apply these, then wait with import --from status --apply", i.from)
+			}
 			if i.trustStatus && (!i.apply || i.timeout == 0) {
 				return session.Usagef("--trust-status is written to the pools once they are there: it needs --apply, and a --timeout above 0")
 			}
 			return i.run(c.Context())
 		},
 	}
-	c.Flags().StringVar(&i.from, "from", "", "the IPAM to move from: whereabouts, host-local; status: any other, whose definitions you write for Tenure by hand")
+	c.Flags().StringVar(&i.from, "from", "", "the IPAM to move from: whereabouts, host-local; nv-ipam, spiderpool: what to apply is printed; status: any other, whose definitions you write for Tenure by hand")
 	c.Flags().BoolVar(&i.trustStatus, "trust-status", false, "your word that the status of the pods shows all that they have: the pools do not wait where a node's agent cannot read the other IPAM's files")
 	i.addMoveFlags(c, "the pools are open; 0: not at all")
 	return c
@@ -91,6 +99,9 @@ func (i *importing) run(ctx context.Context) error {
 	seen, objects, err := i.readOthers(ctx)
 	if err != nil {
 		return err
+	}
+	if i.translates() {
+		return i.translate(ctx, seen, objects)
 	}
 	report := segmentsOf(seen, i.from, i.to)
 	i.rehearse(ctx, &report, objects)

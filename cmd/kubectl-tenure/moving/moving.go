@@ -220,7 +220,11 @@ func (m *moving) plan(report moveReport, objects map[string]nad.NetworkAttachmen
 		}
 		for _, name := range s.Switch {
 			o := objects[name]
-			text, err := manifestOf(o, m.from, m.to)
+			config, err := foreign.Switch(o.Spec.Config, m.from, m.to)
+			if err != nil {
+				return fmt.Errorf("definition %s: %w", name, err)
+			}
+			text, err := manifestOf(o, config)
 			if err != nil {
 				return fmt.Errorf("definition %s: %w", name, err)
 			}
@@ -245,12 +249,8 @@ func (m *moving) tell(report moveReport) {
 	}
 }
 
-// manifestOf returns a definition, switched, as one would apply it.
-func manifestOf(o nad.NetworkAttachmentDefinition, from, to string) (string, error) {
-	config, err := foreign.Switch(o.Spec.Config, from, to)
-	if err != nil {
-		return "", err
-	}
+// manifestOf returns a definition with another configuration, as one would apply it.
+func manifestOf(o nad.NetworkAttachmentDefinition, config string) (string, error) {
 	metadata := map[string]any{"name": o.Name, "namespace": o.Namespace}
 	if len(o.Labels) > 0 {
 		metadata["labels"] = o.Labels

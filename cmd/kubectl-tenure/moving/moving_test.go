@@ -103,7 +103,7 @@ func TestManifestKeeps(t *testing.T) {
 		Annotations: map[string]string{"k8s.v1.cni.cncf.io/resourceName": "intel.com/sriov", v1alpha1.AnnotationDomain: "blue", corev1.LastAppliedConfigAnnotation: "{}"},
 	}}
 	o.Spec.Config = `{"ipam":{"type":"whereabouts"}}`
-	text, err := manifestOf(o, "whereabouts", "tenure")
+	text, err := manifestOf(o, o.Spec.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
