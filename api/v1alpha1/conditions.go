@@ -43,9 +43,6 @@ const (
 	ReasonTooManyStrangers = "TooManyStrangers"
 )
 
-// MaxStrangers is how many addresses of a pool are kept from pods because of strangers.
-const MaxStrangers = 16
-
 // LabelStranger is the label of an IPReservation that the controller has made of a stranger's
 // address. Its value is the stranger's hardware address, with dashes.
 const LabelStranger = "tenure.dev/stranger"

@@ -282,12 +282,13 @@ func (s Registrar) register(now Instant) RegistrationResult {
 	return s.beat(now, s.LastTerm+1)
 }
 
-// How many strangers a registration has, and for how long it has one: long enough for the next
-// leader to read it.
-const (
-	MaxStrangers = 16
-	strangerTold = 10 * time.Minute
-)
+// MaxStrangers is how many strangers a registration tells of, and how many addresses of one pool
+// are kept from pods because of strangers.
+const MaxStrangers = 16
+
+// strangerTold is for how long a registration tells of a stranger: long enough for the next leader
+// to read it.
+const strangerTold = 10 * time.Minute
 
 // Lately reports whether x was found lately, by the clock of the node that has found it.
 func (x Stranger) Lately(now time.Time) bool { return now.Sub(x.At).Abs() < strangerTold }

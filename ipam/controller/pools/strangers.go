@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
 // StrangersOf returns the reservations of a pool that were made of strangers' addresses, in the
@@ -43,7 +44,7 @@ func aboutStrangers(kept []v1alpha1.IPReservation) (reason, message string) {
 		each[i] = fmt.Sprintf("%s (hardware address %s, IPReservation %s)", one.Spec.Address, mac, one.Name)
 	}
 	list := fmt.Sprintf("given to no pod, since strangers on the segment have them: %s; when one has gone, delete its IPReservation", strings.Join(each, ", "))
-	if len(kept) < v1alpha1.MaxStrangers {
+	if len(kept) < protocol.MaxStrangers {
 		return v1alpha1.ReasonAddressesKept, list
 	}
 	return v1alpha1.ReasonTooManyStrangers, fmt.Sprintf("%d addresses are kept, the most that there may be, and no further one is asked for: find who answers, and delete IPReservations; %s", len(kept), list)

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
 // TestAboutStrangers: the condition names each address, who has it, and what ends that. At the
@@ -21,7 +22,7 @@ func TestAboutStrangers(t *testing.T) {
 	}
 	all := []v1alpha1.IPReservation{one}
 	for want := v1alpha1.ReasonAddressesKept; ; all = append(all, one) {
-		if len(all) == v1alpha1.MaxStrangers {
+		if len(all) == protocol.MaxStrangers {
 			want = v1alpha1.ReasonTooManyStrangers
 		}
 		reason, message := aboutStrangers(all)

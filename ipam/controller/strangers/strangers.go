@@ -116,7 +116,7 @@ func (r *Reconciler) keep(ctx context.Context, node string, x protocol.Stranger)
 	if err != nil {
 		return err
 	}
-	if len(kept) >= v1alpha1.MaxStrangers {
+	if len(kept) >= protocol.MaxStrangers {
 		r.Log.WarnContext(ctx, "strangers have too many addresses of a pool: this one is not kept", "node", node, "pool", x.Pool, "address", x.Addr, "mac", x.MAC)
 		return nil
 	}

@@ -140,14 +140,14 @@ func TestNotAgain(t *testing.T) {
 // TestTooMany: who answers for everything has 16 addresses of a pool kept, whatever nodes tell.
 func TestTooMany(t *testing.T) {
 	var all []client.Object
-	for i := range v1alpha1.MaxStrangers - 1 {
+	for i := range protocol.MaxStrangers - 1 {
 		all = append(all, &v1alpha1.IPReservation{
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("s%02d", i), Labels: map[string]string{v1alpha1.LabelStranger: "x"}}, Spec: v1alpha1.IPReservationSpec{Pool: "lan", Address: fmt.Sprintf("10.0.0.%d", 100+i)},
 		})
 	}
 	r, kc, _ := newReconciler(t, append(all, pool("lan", "10.0.0.0/24", true), registration(t, found("lan", "10.0.0.8", "02:00:00:00:00:09"), found("lan", "10.0.0.9", "02:00:00:00:00:09")))...)
 	r.mustLook(t)
-	if n := len(reservations(t, kc)); n != v1alpha1.MaxStrangers {
-		t.Errorf("%d addresses are kept; want %d", n, v1alpha1.MaxStrangers)
+	if n := len(reservations(t, kc)); n != protocol.MaxStrangers {
+		t.Errorf("%d addresses are kept; want %d", n, protocol.MaxStrangers)
 	}
 }
