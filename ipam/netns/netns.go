@@ -1,6 +1,6 @@
-// Package netns tells network namespaces apart by the path that a runtime gives
-// and the inode behind it. A namespace has no name of its own: the same path may
-// name another one tomorrow.
+// Package netns tells network namespaces apart by the path that a runtime gives and the inode
+// behind it, and does things inside one. A namespace has no name of its own: the same path may name
+// another one tomorrow.
 package netns
 
 import (

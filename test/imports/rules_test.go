@@ -423,15 +423,15 @@ var rules = []rule{
 	},
 	{
 		pkg: "./attach/cni/route", why: "it knows routes and results, not who asks for them",
-		never: join(ours, kubernetes, bolt, processes),
+		never: join(ours, kubernetes, bolt, processes), but: []string{"./ipam/netns"},
 	},
 	{
 		pkg: "./attach/cni/segment", why: "it knows addresses and neighbours, not who has given the addresses",
-		never: join(ours, kubernetes, bolt, cni, processes),
+		never: join(ours, kubernetes, bolt, cni, processes), but: []string{"./ipam/netns"},
 	},
 	{
 		pkg: "./attach/cni/delegate", why: "it runs on the host with a plan and a journal, and asks nobody",
-		never: join(kubernetes, bolt, []string{"./ipam", "./api/v1alpha1", "./claims"}), but: []string{"./ipam/cniresults", "./ipam/lean/cniname", "./ipam/atomicfile", "./ipam/pause", "./ipam/lean/plainjson"},
+		never: join(kubernetes, bolt, []string{"./ipam", "./api/v1alpha1", "./claims"}), but: []string{"./ipam/cniresults", "./ipam/lean/cniname", "./ipam/atomicfile", "./ipam/netns", "./ipam/pause", "./ipam/lean/plainjson"},
 	},
 	{
 		pkg: "./attach/cni/plugin", why: "the plugin is thin: the agent is the one to talk to a cluster",

@@ -6,12 +6,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+
+	namespaces "github.com/tenure-ipam/tenure/ipam/netns"
 )
 
 // deaf tells the kernel not to take default routes from router advertisements on the
@@ -34,26 +35,11 @@ func (c Change) deaf(h *netlink.Handle, ns netns.NsHandle) (hear func() error, e
 		}
 	}
 	var done []string
-	err = there(ns, func() (err error) {
+	err = namespaces.Inside(int(ns), func() (err error) {
 		done, err = refuseRouters(names)
 		return err
 	})
-	return func() error { return there(ns, func() error { return hearRouters(done) }) }, err
-}
-
-// there calls do on a thread in a network namespace: /proc/sys/net is that of the
-// thread's. The thread is not unlocked, and so ends with the goroutine.
-func there(ns netns.NsHandle, do func() error) error {
-	ended := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		err := netns.Set(ns)
-		if err == nil {
-			err = do()
-		}
-		ended <- err
-	}()
-	return <-ended
+	return func() error { return namespaces.Inside(int(ns), func() error { return hearRouters(done) }) }, err
 }
 
 // refuseRouters does as deaf says in this thread's network namespace, and returns the

@@ -9,10 +9,11 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"runtime"
 
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	namespaces "github.com/tenure-ipam/tenure/ipam/netns"
 )
 
 // An Address is one that an interface of a pod has.
@@ -22,7 +23,7 @@ type Address struct {
 }
 
 // inside calls do on a thread in the network namespace at path; where there is none, nobody has
-// neighbours. The thread is not unlocked, and so ends with the goroutine.
+// neighbours.
 func inside(path string, do func() error) error {
 	ns, err := netns.GetFromPath(path)
 	if errors.Is(err, unix.ENOENT) {
@@ -32,16 +33,7 @@ func inside(path string, do func() error) error {
 		return fmt.Errorf("network namespace %s: %w", path, err)
 	}
 	defer ns.Close()
-	ended := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		err := netns.Set(ns)
-		if err == nil {
-			err = do()
-		}
-		ended <- err
-	}()
-	return <-ended
+	return namespaces.Inside(int(ns), do) //nolint:wrapcheck // do says what it is about
 }
 
 // A line is an interface with neighbours, for the packets of one protocol.
