@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/controller/pools"
 	"github.com/tenure-ipam/tenure/ipam/kube"
@@ -133,8 +133,8 @@ func (c *simController) seeRegistration(ev simEvent[protocol.Registration]) {
 // poolState is what the broker is told of a pool.
 func (c *simController) poolState(p simPool) grants.PoolState {
 	shape, fault := c.shapes.Of(p.object())
-	scarce := p.obj.Status.Pressure == v1alpha1.PressureHigh || p.obj.Status.Pressure == v1alpha1.PressureExhausted
-	state := grants.PoolState{Pool: p.Pool, Generation: p.obj.Generation, Shape: shape, Fault: fault, Scarce: scarce, Restored: pools.Restored(p.obj), ReuseAfter: kube.ReuseAfterOf(p.obj)}
+	pressure, _ := allocator.ParsePressure(string(p.obj.Status.Pressure)) // low, where none is decided
+	state := grants.PoolState{Pool: p.Pool, Generation: p.obj.Generation, Shape: shape, Fault: fault, Pressure: pressure, Restored: pools.Restored(p.obj), ReuseAfter: kube.ReuseAfterOf(p.obj)}
 	state.Edited = state.Edited && c.w.fault != M55
 	return c.lookState(state, p)
 }

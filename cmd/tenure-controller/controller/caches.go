@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/attach/controller/podnetworks"
 	"github.com/tenure-ipam/tenure/claims"
@@ -115,9 +116,9 @@ func feed(ctx context.Context, from cache.Informers, b *grants.Broker, shapes *p
 	}, func(l *v1alpha1.IPLease) { b.Forget(l.Name, protocol.UID(l.UID)) })
 	poolHandlers := handlers(func(p *v1alpha1.IPPool) {
 		shape, fault := shapes.Of(p)
-		scarce := p.Status.Pressure == v1alpha1.PressureHigh || p.Status.Pressure == v1alpha1.PressureExhausted
+		pressure, _ := allocator.ParsePressure(string(p.Status.Pressure)) // low, where none is decided
 		b.SetPool(grants.PoolState{
-			Pool: kube.PoolOf(p), Generation: p.Generation, Shape: shape, Fault: fault, Scarce: scarce, Restored: pools.Restored(p),
+			Pool: kube.PoolOf(p), Generation: p.Generation, Shape: shape, Fault: fault, Pressure: pressure, Restored: pools.Restored(p),
 			Unopened: p.Status.Opening == "", Stopped: p.Spec.Allocation == v1alpha1.AllocationStopped, Sourced: p.Spec.Source != nil,
 			Unpooled: kube.Unpooled(p), ReuseAfter: kube.ReuseAfterOf(p),
 		})

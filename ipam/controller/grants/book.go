@@ -46,9 +46,8 @@ type PoolState struct {
 	// Shape is nil where the spec cannot be read; Fault then says why.
 	Shape *allocator.Shape
 	Fault string
-	// Scarce says that the pool's pressure is not low: what is idle goes back
-	// at once.
-	Scarce bool
+	// Pressure is the pool's, as nodes are told it.
+	Pressure allocator.Pressure
 	// Restored says that the API server's data went back in time, and that nodes
 	// have yet to put back what they hold of the pool: nothing of it is granted.
 	Restored bool
@@ -64,6 +63,9 @@ type PoolState struct {
 	// Unpooled is, as text, what Shape lacks of the spec, by the pool's status.
 	Unpooled string
 }
+
+// scarce reports whether what is idle goes back at once.
+func (s PoolState) scarce() bool { return s.Pressure != allocator.PressureLow }
 
 // pool is one pool, or what is left of it: leases may outlive their pool, and be
 // seen before it.

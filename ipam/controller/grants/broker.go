@@ -123,7 +123,7 @@ func New(cfg Config, cluster Cluster, notify Notify, m *Metrics, log *slog.Logge
 func (b *Broker) SetPool(s PoolState) {
 	b.mu.Lock()
 	news := b.book.setPool(s)
-	b.sweep = b.sweep || news && (s.Deleting || s.Scarce || s.Restored)
+	b.sweep = b.sweep || news && (s.Deleting || s.scarce() || s.Restored)
 	b.mu.Unlock()
 	if news {
 		b.signal()

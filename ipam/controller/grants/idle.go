@@ -103,7 +103,7 @@ func (p *pool) dispensable(l *lease, now time.Time, after time.Duration) bool {
 		return true
 	case p.state.UID != "" && !p.ofPool(l), p.state.Deleting:
 		return true // nothing can be granted on it, and it takes its block
-	case p.state.Scarce:
+	case p.state.scarce():
 		return now.After(l.idleSince) // from the second sweep on: not just between two grants
 	default:
 		return now.Sub(l.idleSince) >= after

@@ -164,7 +164,7 @@ func (b *book) recall(r *round, p *pool, l *lease, v allocator.View) *recall {
 // hear takes up what the change from old to l says of the recall that is under way for the lease.
 func (b *book) hear(p *pool, l *lease, old protocol.Lease) {
 	if l.UID == old.UID && slices.ContainsFunc(l.Ceded, func(a netip.Addr) bool { return !slices.Contains(old.Ceded, a) }) {
-		b.noteCeded(l)
+		b.noteCeded(p, l)
 	}
 	if rec := l.asked.under; rec != nil {
 		switch {
@@ -185,13 +185,17 @@ func (b *book) hear(p *pool, l *lease, old protocol.Lease) {
 }
 
 // noteCeded notes that the holder of l has ceded some of it, so that it need not be recalled. A
-// holder that cedes unasked cedes all that is free, and whatever comes free later. A holder that
-// was asked for a part cedes what is free of that part.
-func (b *book) noteCeded(l *lease) {
+// holder that cedes unasked because the pool is exhausted cedes all that is free, and whatever
+// comes free later. A holder that was asked for a part cedes what is free of that part, and one
+// that has found a stranger the stranger's address alone.
+func (b *book) noteCeded(p *pool, l *lease) {
 	b.noteResponsive(l)
 	under := l.asked.under
 	if rec := cmp.Or(under, l.asked.overdue); rec != nil && len(rec.named) > 0 || under != nil && !under.view.IsAll() {
 		return // wait for its answer
+	}
+	if under == nil && p.state.Pressure != allocator.PressureExhausted {
+		return // a stranger's
 	}
 	if again := b.now().Add(backoff); again.After(l.asked.again) {
 		l.asked.again = again

@@ -9,7 +9,7 @@ import (
 
 // spares reports whether freed addresses of p rest: while addresses are scarce they do not.
 func (p *pool) spares() bool {
-	return p.state.ReuseAfter > 0 && p.state.Open && !p.state.Deleting && !p.state.Scarce
+	return p.state.ReuseAfter > 0 && p.state.Open && !p.state.Deleting && !p.state.scarce()
 }
 
 // noteFreed notes how far the stocks have come in the order of what they have freed. It is called

@@ -185,19 +185,26 @@ func TestOneReadOfThePool(t *testing.T) {
 	})
 }
 
-// TestCededUnasked: a lease of which something was ceded, unasked, is left alone as after
-// an answer: its holder has ceded what is free.
+// TestCededUnasked: a lease of an exhausted pool of which something was ceded, unasked, is left
+// alone as after an answer: its holder has ceded what is free. Of another pool a holder cedes
+// unasked what a stranger has, and nothing else.
 func TestCededUnasked(t *testing.T) {
+	for pressure, rests := range map[allocator.Pressure]time.Duration{allocator.PressureExhausted: backoff, allocator.PressureHigh: 0, allocator.PressureLow: 0} {
+		t.Run(pressure.String(), func(t *testing.T) { testCededUnasked(t, pressure, rests) })
+	}
+}
+
+func testCededUnasked(t *testing.T, pressure allocator.Pressure, rests time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
 		b, o := newObserved(t, Notify{})
-		_, l := b.book.lease("lan.0a000000.30")
+		p, l := b.book.lease("lan.0a000000.30")
+		p.state.Pressure = pressure
 		l.asked = asked{unanswering: true} // as of one that was ceded long ago
 		more := l.Lease.Clone()
 		more.Revision, more.Ceded = o.next(), append(more.Ceded, netip.MustParseAddr("10.0.0.2"))
 		b.Observe(more)
-		now := b.cfg.Now()
-		if got := l.asked.again.Sub(now); got != backoff {
-			t.Errorf("it is left alone for %v; want %v", got, backoff)
+		if got := max(0, l.asked.again.Sub(b.cfg.Now())); got != rests {
+			t.Errorf("it is left alone for %v; want %v", got, rests)
 		}
 		if l.asked.unanswering {
 			t.Error("its holder seems not to answer")
