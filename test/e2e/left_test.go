@@ -24,7 +24,8 @@ import (
 // When the pods and claims of all specs are gone, nothing of theirs is left: in the cluster no pod
 // and no claim; on no node an attachment, a result, an interface, a DEL in the journal, a report on
 // its way, an address of the default network, or an address that the agent's store has promised;
-// then, when the pools are deleted, which waits for their leases, no lease and no sub-lease.
+// then, when the pools are deleted, which waits for their leases, no lease, no sub-lease and no
+// reservation of a stranger's address.
 var _ = AfterSuite(func(ctx context.Context) {
 	if c == nil {
 		return // it has not started
@@ -53,17 +54,18 @@ var _ = AfterSuite(func(ctx context.Context) {
 	_, err := c.Kubectl(ctx, "", "delete", "ippools", "--all", "--wait=false")
 	Expect(err).NotTo(HaveOccurred())
 	Eventually(func(g Gomega) {
-		// A pool waits for reservations, and one of a stranger's address may be made once more.
-		g.Expect(kube.DeleteAllOf(ctx, &v1alpha1.IPReservation{})).To(Succeed())
 		var leases v1alpha1.IPLeaseList
 		var subs v1alpha1.IPSubLeaseList
 		var pools v1alpha1.IPPoolList
+		var strange v1alpha1.IPReservationList // made by Tenure: they go with their pools
 		g.Expect(kube.List(ctx, &leases)).To(Succeed())
 		g.Expect(kube.List(ctx, &subs)).To(Succeed())
 		g.Expect(kube.List(ctx, &pools)).To(Succeed())
+		g.Expect(kube.List(ctx, &strange, client.HasLabels{v1alpha1.LabelStranger})).To(Succeed())
 		g.Expect(leases.Items).To(BeEmpty())
 		g.Expect(subs.Items).To(BeEmpty())
 		g.Expect(pools.Items).To(BeEmpty())
+		g.Expect(strange.Items).To(BeEmpty())
 	}).Should(Succeed())
 })
 

@@ -10,6 +10,7 @@ import (
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -84,8 +85,8 @@ func (w *network) strangers(reason string, words ...string) {
 }
 
 // TestStranger: an address that a stranger has is given to no pod of any node, also after the agent
-// was started anew, until its reservation is deleted. An address is asked for once; a claim's
-// never.
+// was started anew, until its reservation is deleted, by a person or with the pool. An address
+// is asked for once; a claim's never.
 func TestStranger(t *testing.T) {
 	w := newNetwork(t, "strangers", 1, cidr("10.63.0.0/29")) // six addresses, in blocks of one
 	n := w.nodes[0]
@@ -119,12 +120,7 @@ func TestStranger(t *testing.T) {
 	}
 	w.strangers(v1alpha1.ReasonAddressesKept, taken.String(), printer, "delete its IPReservation")
 	kept := &v1alpha1.IPReservation{ObjectMeta: metav1.ObjectMeta{Name: "stranger-strangers-" + dashed(taken)}}
-	eventually(t, time.Minute, func() error {
-		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(kept), kept); err != nil {
-			return err
-		}
-		return fleet.Condition(kept.Status.Conditions, v1alpha1.Reserved, metav1.ConditionTrue, v1alpha1.ReasonKept, printer)
-	})
+	w.keeps(kept)
 	eventually(t, time.Minute, func() error { return hasEvent(t, w.name, "AddressInUse", taken.String()) })
 
 	n.Stop()
@@ -145,12 +141,33 @@ func TestStranger(t *testing.T) {
 	if err := last.attach(); err != nil || last.addrs[0].Addr() != taken {
 		t.Errorf("when the reservation is deleted a pod has %v, %v; want %v", last.addrs, err, taken)
 	}
-	last.isAskedFor(t, true) // it may be there still
+	last.answered(t) // it is there still
+	w.keeps(kept)
 	for _, q := range append(full, last) {
 		q.end(t)
 	}
 	fleet.Delete(t, kc, &ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "strangers-claim"}})
+	fleet.Delete(t, kc, pool) // it does not wait for what nobody but Tenure has made
 	w.nothingLeft(time.Minute)
+	for _, o := range []client.Object{pool, kept} {
+		eventually(t, time.Minute, func() error {
+			if err := kc.Get(t.Context(), client.ObjectKeyFromObject(o), o); !apierrors.IsNotFound(err) {
+				return fmt.Errorf("%T %s is still there: %v", o, o.GetName(), err)
+			}
+			return nil
+		})
+	}
+}
+
+// keeps awaits that the reservation of a stranger's address has it.
+func (w *network) keeps(kept *v1alpha1.IPReservation) {
+	w.t.Helper()
+	eventually(w.t, time.Minute, func() error {
+		if err := kc.Get(w.t.Context(), client.ObjectKeyFromObject(kept), kept); err != nil {
+			return err
+		}
+		return fleet.Condition(kept.Status.Conditions, v1alpha1.Reserved, metav1.ConditionTrue, v1alpha1.ReasonKept, printer)
+	})
 }
 
 func dashed(a netip.Addr) string {

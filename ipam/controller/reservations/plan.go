@@ -3,6 +3,7 @@ package reservations
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -64,6 +65,20 @@ func expiredCondition(r *v1alpha1.IPReservation) metav1.Condition {
 	return metav1.Condition{
 		Type: v1alpha1.Reserved, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonExpired, ObservedGeneration: r.Generation,
 		Message: fmt.Sprintf("spec.until, %s, has passed: %s is not kept any more", r.Spec.Until.UTC().Format(time.RFC3339), r.Spec.Address),
+	}
+}
+
+// owns reports whether a reservation goes with its pool: Tenure itself made it, of a stranger's
+// address.
+func owns(pool *v1alpha1.IPPool, r *v1alpha1.IPReservation) bool {
+	return slices.ContainsFunc(r.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == pool.UID })
+}
+
+// leavingCondition returns the condition of a reservation that goes with its pool.
+func leavingCondition(r *v1alpha1.IPReservation) metav1.Condition {
+	return metav1.Condition{
+		Type: v1alpha1.Reserved, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPoolNotReady, ObservedGeneration: r.Generation,
+		Message: fmt.Sprintf("pool %s was deleted, and gives %s to nobody: this reservation goes with it", r.Spec.Pool, r.Spec.Address),
 	}
 }
 

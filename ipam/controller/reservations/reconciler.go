@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
@@ -46,7 +47,7 @@ type Live interface {
 
 // Reconciler looks after reservations. Make one with all its exported fields set.
 type Reconciler struct {
-	// Cache has reservations.
+	// Cache has reservations and pools.
 	Cache  client.Reader
 	Live   Live
 	Status client.StatusClient
@@ -88,13 +89,23 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 // look asks for a reservation's address, or gives it back where the reservation has ended,
 // and says so.
 func (r *Reconciler) look(ctx context.Context, obj *v1alpha1.IPReservation) (time.Duration, error) {
+	leaves, err := r.leaves(ctx, obj)
+	if err != nil {
+		return 0, err
+	}
 	ended, left := expired(obj, r.Now())
-	if ended || obj.DeletionTimestamp != nil {
+	if ended || leaves || obj.DeletionTimestamp != nil {
 		r.Broker.Withdraw(protocol.UID(obj.UID))
-		if after, err := r.free(ctx, obj.Name, protocol.UID(obj.UID)); after > 0 || err != nil || !ended {
+		after, err := r.free(ctx, obj.Name, protocol.UID(obj.UID))
+		switch {
+		case after > 0 || err != nil:
 			return after, err
+		case leaves:
+			return 0, r.write(ctx, obj, leavingCondition(obj))
+		case ended:
+			return 0, r.write(ctx, obj, expiredCondition(obj))
 		}
-		return 0, r.write(ctx, obj, expiredCondition(obj))
+		return 0, nil
 	}
 	ask, err := askOf(obj)
 	if err != nil {
@@ -106,6 +117,41 @@ func (r *Reconciler) look(ctx context.Context, obj *v1alpha1.IPReservation) (tim
 		}
 	}
 	return left, nil
+}
+
+// leaves reports whether a reservation goes with its pool, which is being deleted and waits for
+// grants.
+func (r *Reconciler) leaves(ctx context.Context, obj *v1alpha1.IPReservation) (bool, error) {
+	if len(obj.OwnerReferences) == 0 {
+		return false, nil
+	}
+	var pool v1alpha1.IPPool
+	if err := r.Cache.Get(ctx, client.ObjectKey{Name: obj.Spec.Pool}, &pool); err != nil {
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		return false, fmt.Errorf("read pool %s of reservation %s: %w", obj.Spec.Pool, obj.Name, err)
+	}
+	return pool.DeletionTimestamp != nil && owns(&pool, obj), nil
+}
+
+// ofLeaving returns the reservations that go with a pool which is being deleted.
+func (r *Reconciler) ofLeaving(ctx context.Context, o client.Object) []reconcile.Request {
+	pool, ok := o.(*v1alpha1.IPPool)
+	if !ok || pool.DeletionTimestamp == nil {
+		return nil
+	}
+	var list v1alpha1.IPReservationList
+	if err := r.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		r.Log.ErrorContext(ctx, "reservations that go with a pool are not listed", "pool", pool.Name, "error", err)
+	}
+	var all []reconcile.Request
+	for i := range list.Items {
+		if owns(pool, &list.Items[i]) {
+			all = append(all, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
+	}
+	return all
 }
 
 // release drops the grants to uid, if there is no reservation of that UID any more. Only a
@@ -175,6 +221,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, changed *trigger.Source) error {
 	})
 	err := ctrl.NewControllerManagedBy(mgr).Named("reservations").
 		For(&v1alpha1.IPReservation{}).
+		Watches(&v1alpha1.IPPool{}, handler.EnqueueRequestsFromMapFunc(r.ofLeaving)).
 		WatchesRawSource(first).
 		WithOptions(trigger.Workers(8)).
 		Complete(r)

@@ -81,6 +81,22 @@ func until(d time.Duration) func(*v1alpha1.IPReservation) {
 	return func(r *v1alpha1.IPReservation) { r.Spec.Until = &metav1.Time{Time: noon.Add(d)} }
 }
 
+// ownedBy has a pool of that UID own a reservation, as those of strangers' addresses are.
+func ownedBy(uid types.UID) func(*v1alpha1.IPReservation) {
+	return func(r *v1alpha1.IPReservation) {
+		r.OwnerReferences = []metav1.OwnerReference{{APIVersion: "tenure.dev/v1alpha1", Kind: "IPPool", Name: "lan", UID: uid}}
+	}
+}
+
+// lan is a pool, which is being deleted or not.
+func lan(uid types.UID, deleted bool) *v1alpha1.IPPool {
+	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: "lan", UID: uid, Finalizers: []string{v1alpha1.LeasesFinalizer}}}
+	if deleted {
+		p.DeletionTimestamp = &metav1.Time{Time: noon}
+	}
+	return p
+}
+
 func refused(why grants.Reason) grants.Answer {
 	return grants.Answer{Problem: grants.Problem{Reason: why, Message: "pod ns/web has it"}}
 }
@@ -91,6 +107,7 @@ func TestReconcile(t *testing.T) {
 	granted := grants.Answer{Granted: make([]grants.Granted, 1)}
 	for name, tt := range map[string]struct {
 		there  *v1alpha1.IPReservation
+		pool   *v1alpha1.IPPool
 		broker broker
 		live   live
 		did    string
@@ -112,6 +129,14 @@ func TestReconcile(t *testing.T) {
 		"ended, and not freed yet": {there: printer(until(0)), broker: broker{held: make([]grants.Held, 1), busy: true}, did: "withdraw u1", after: recheckAfter},
 		"ended, and freeing fails": {there: printer(until(0)), broker: broker{held: make([]grants.Held, 1), err: errors.New("no")}, did: "withdraw u1, drop",
 			fails: "free the address of reservation printer: no"},
+		"goes with its pool": {there: printer(ownedBy("p1")), pool: lan("p1", true), broker: broker{held: make([]grants.Held, 1)}, did: "withdraw u1, drop",
+			says: "False PoolNotReady pool lan was deleted, and gives 10.0.0.9 to nobody: this reservation goes with it"},
+		"goes, and is not freed yet":            {there: printer(ownedBy("p1")), pool: lan("p1", true), broker: broker{held: make([]grants.Held, 1), busy: true}, did: "withdraw u1", after: recheckAfter},
+		"of a pool that stays":                  {there: printer(ownedBy("p1")), pool: lan("p1", false), did: "ask for 10.0.0.9 of lan"},
+		"of a pool that is gone":                {there: printer(ownedBy("p1")), did: "ask for 10.0.0.9 of lan"},
+		"of an earlier pool":                    {there: printer(ownedBy("p0")), pool: lan("p1", true), did: "ask for 10.0.0.9 of lan"},
+		"a person's, of a pool that is deleted": {there: printer(), pool: lan("p1", true), did: "ask for 10.0.0.9 of lan"},
+
 		"gone":                           {broker: broker{known: []protocol.UID{"u1"}, held: make([]grants.Held, 1)}, live: live{out: protocol.NotFound}, did: "withdraw u1, drop"},
 		"gone, with nothing":             {broker: broker{known: []protocol.UID{"u1"}}, live: live{out: protocol.NotFound}, did: "withdraw u1"},
 		"gone by a cache that is behind": {broker: broker{known: []protocol.UID{"u1"}, held: make([]grants.Held, 1)}, live: live{uid: "u1", out: protocol.Done}, after: recheckAfter},
@@ -127,6 +152,9 @@ func TestReconcile(t *testing.T) {
 			build := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.IPReservation{})
 			if tt.there != nil {
 				build.WithObjects(tt.there)
+			}
+			if tt.pool != nil {
+				build.WithObjects(tt.pool)
 			}
 			kc := build.Build()
 			r := &Reconciler{Cache: kc, Live: tt.live, Status: kc, Broker: &tt.broker, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return noon }}

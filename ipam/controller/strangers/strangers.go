@@ -108,8 +108,8 @@ func (r *Reconciler) keep(ctx context.Context, node string, x protocol.Stranger)
 	}
 	mac, err := net.ParseMAC(x.MAC)
 	shape, _ := r.Shapes.Of(&pool)
-	if err != nil || !pool.Spec.DetectConflicts || shape == nil || shape.Assignable(x.Addr) != nil {
-		r.Log.WarnContext(ctx, "a stranger is passed over: the pool does not ask for it, or does not give the address", "node", node, "pool", x.Pool, "address", x.Addr, "mac", x.MAC)
+	if err != nil || pool.DeletionTimestamp != nil || !pool.Spec.DetectConflicts || shape == nil || shape.Assignable(x.Addr) != nil {
+		r.Log.WarnContext(ctx, "a stranger is passed over: the pool does not ask for it, does not give the address, or is being deleted", "node", node, "pool", x.Pool, "address", x.Addr, "mac", x.MAC)
 		return nil
 	}
 	kept, err := pools.StrangersOf(ctx, r.Cache, pool.Name)
@@ -122,7 +122,11 @@ func (r *Reconciler) keep(ctx context.Context, node string, x protocol.Stranger)
 	}
 	text := fmt.Sprintf("a stranger with hardware address %s, found at %s by node %s", mac, x.At.UTC().Format(time.RFC3339), node)
 	made := &v1alpha1.IPReservation{
-		ObjectMeta: metav1.ObjectMeta{Name: nameOf(x), Labels: map[string]string{v1alpha1.LabelStranger: strings.ReplaceAll(mac.String(), ":", "-")}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: nameOf(x), Labels: map[string]string{v1alpha1.LabelStranger: strings.ReplaceAll(mac.String(), ":", "-")},
+			// It goes with the pool, which does not wait for it.
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "IPPool", Name: pool.Name, UID: pool.UID}},
+		},
 		Spec: v1alpha1.IPReservationSpec{
 			Pool: pool.Name, Address: x.Addr.String(),
 			For: text[:min(len(text), longestFor)],

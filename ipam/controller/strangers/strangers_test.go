@@ -81,15 +81,18 @@ func reservations(t *testing.T, kc client.Client) []v1alpha1.IPReservation {
 }
 
 // TestKept: a stranger's address is kept, once: what somebody deletes stays deleted, although the
-// node tells of it for a while. What the pool does not ask for, or does not give, is passed over.
+// node tells of it for a while. What the pool does not ask for, or does not give, is passed over,
+// and so is a pool that is being deleted.
 func TestKept(t *testing.T) {
 	const mac = "02:00:00:00:00:09"
-	r, kc, recorder := newReconciler(t, pool("lan", "10.0.0.0/24", true), pool("off", "10.1.0.0/24", false), pool("six", "fd00::/120", true), registration(t,
-		found("lan", "10.0.0.9", mac), found("off", "10.1.0.9", mac), found("gone", "10.0.0.9", mac), found("lan", "10.9.0.9", mac), found("lan", "10.0.0.8", "a printer"), found("six", "fd00::10", mac)))
+	leaving := pool("leaving", "10.2.0.0/24", true)
+	leaving.Finalizers, leaving.DeletionTimestamp = []string{v1alpha1.LeasesFinalizer}, &metav1.Time{Time: noon}
+	r, kc, recorder := newReconciler(t, pool("lan", "10.0.0.0/24", true), pool("off", "10.1.0.0/24", false), pool("six", "fd00::/120", true), leaving, registration(t,
+		found("leaving", "10.2.0.9", mac), found("lan", "10.0.0.9", mac), found("off", "10.1.0.9", mac), found("gone", "10.0.0.9", mac), found("lan", "10.9.0.9", mac), found("lan", "10.0.0.8", "a printer"), found("six", "fd00::10", mac)))
 	r.mustLook(t)
 	kept := reservations(t, kc)
 	if len(kept) != 2 || kept[0].Name != "stranger-lan-10-0-0-9" || kept[0].Spec.Pool != "lan" || kept[0].Spec.Address != "10.0.0.9" ||
-		kept[0].Labels[v1alpha1.LabelStranger] != "02-00-00-00-00-09" || kept[1].Spec.Address != "fd00::10" {
+		kept[0].Labels[v1alpha1.LabelStranger] != "02-00-00-00-00-09" || len(kept[0].OwnerReferences) != 1 || kept[0].OwnerReferences[0].UID != "lan" || kept[1].Spec.Address != "fd00::10" {
 		t.Fatalf("kept are %+v", kept)
 	}
 	if len(recorder.Events) != 2 {
