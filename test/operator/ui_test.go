@@ -3,6 +3,7 @@ package operator_test
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -19,6 +20,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbac "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
@@ -29,9 +31,9 @@ import (
 )
 
 // servePage runs kubectl tenure ui until the test ends, and returns the page's address.
-func servePage(t *testing.T) string {
+func servePage(t *testing.T, flags ...string) string {
 	t.Helper()
-	cmd := command(t, "ui")
+	cmd := command(t, append([]string{"ui"}, flags...)...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -167,6 +169,11 @@ func TestPage(t *testing.T) {
 	b.do(chromedp.Click("#past"))
 	b.until(`document.getElementById('had').textContent.includes('nodes did not answer, and may have had it') && document.getElementById('had').textContent.includes('` + pool + `-a (')`)
 	b.screenshot("map.png")
+	late := evaluate[string](b, `lateNodes({ from: '2026-01-01T00:00:00Z', nodes: [{ name: 'old', begins: '2025-01-01T00:00:00Z' }, { name: 'new', begins: '2026-01-09T00:00:00Z' },
+		{ name: 'unsure' }, { name: 'silent', silent: 'it is down' }] })`)
+	if says(t, late, "new 1/", "2026", "unsure (not known since when)"); strings.Contains(late, "old") || strings.Contains(late, "silent") {
+		t.Errorf("late are %q", late)
+	}
 	b.do(chromedp.Focus("#map"))
 	b.do(chromedp.KeyEvent(kb.Escape))
 	b.until(`document.getElementById('detail').hidden`)
@@ -198,6 +205,32 @@ func TestPage(t *testing.T) {
 	b.do(chromedp.Click(`button[data-view="findings"]`))
 	b.until(`document.querySelector('#found p') !== null`)
 	says(t, evaluate[string](b, `document.getElementById('found').textContent`), "notes")
+}
+
+// TestPageTakesWatching: the role for who reads all shows all of the page. Who may list pools and
+// not watch them is told so, and gets no page that stays as it is.
+func TestPageTakesWatching(t *testing.T) {
+	lists := fleet.Unique("lists")
+	create(t, &rbac.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: lists}, Rules: []rbac.PolicyRule{
+		{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"*"}, Verbs: []string{"get", "list"}},
+	}})
+	says(t, tenure(t, 1, "ui", bound(t, lists)), "list and watch pools", "forbidden", "watch")
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, servePage(t, bound(t, "tenure-operator"))+"api/state", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var state struct {
+		Hidden []string `json:"hidden"`
+		Pools  []any    `json:"pools"`
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&state); err != nil || resp.StatusCode != http.StatusOK || len(state.Hidden) > 0 || state.Pools == nil {
+		t.Errorf("%s: %+v, %v; want all, and nothing hidden", resp.Status, state, err)
+	}
 }
 
 // screenshot writes what the browser shows below $TENURE_SCREENSHOTS, if that is set.

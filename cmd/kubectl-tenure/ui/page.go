@@ -36,7 +36,7 @@ type page struct {
 	*cluster
 
 	mu   sync.Mutex
-	maps map[mapKey]answered
+	maps map[mapKey]answered // guarded by mu, which nobody holds while he reads or draws
 }
 
 // mapKey is what a map is of.
@@ -61,14 +61,30 @@ func newPage(c *cluster) http.Handler {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/", http.FileServerFS(static))
-	mux.HandleFunc("/api/state", answer(p.state))
-	mux.HandleFunc("/api/map", p.serveMap)
-	mux.HandleFunc("/api/addresses", answer(p.addresses))
-	mux.HandleFunc("/api/address", answer(p.address))
-	mux.HandleFunc("/api/past", answer(p.past))
-	mux.HandleFunc("/api/why", answer(p.why))
-	mux.HandleFunc("/api/findings", answer(func(r *http.Request) (check.Report, error) { return check.Find(r.Context(), p.Session, check.Apart) }))
+	mux.HandleFunc("/api/state", within(watched, answer(p.state)))
+	mux.HandleFunc("/api/map", within(watched, p.serveMap))
+	mux.HandleFunc("/api/addresses", within(watched, answer(p.addresses)))
+	mux.HandleFunc("/api/address", within(asked, answer(p.address)))
+	mux.HandleFunc("/api/past", answer(p.past)) // each node has its time
+	mux.HandleFunc("/api/why", within(asked, answer(p.why)))
+	mux.HandleFunc("/api/findings", within(asked, answer(func(r *http.Request) (check.Report, error) { return check.Find(r.Context(), p.Session, check.Apart) })))
 	return mux
+}
+
+// How long an answer may take: of what is watched, once it was listed, and of what the API server
+// is asked for.
+const (
+	watched = 10 * time.Second
+	asked   = time.Minute
+)
+
+// within has next answer in a time.
+func within(d time.Duration, next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), d)
+		defer cancel()
+		next(w, r.WithContext(ctx))
+	}
 }
 
 // badRequest says what is wrong with a request.
@@ -220,11 +236,12 @@ func (p *page) serveMap(w http.ResponseWriter, r *http.Request) {
 
 // mapOf draws a map, if the one that was drawn last may not be right any more.
 func (p *page) mapOf(ctx context.Context, key mapKey, pool *v1alpha1.IPPool) (answered, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	changes := p.changes.Load() // before it is read what they are
-	if m, ok := p.maps[key]; ok && m.changes == changes && time.Since(m.at) < redrawn {
-		return m, nil
+	p.mu.Lock()
+	last, ok := p.maps[key]
+	p.mu.Unlock()
+	if ok && last.changes == changes && time.Since(last.at) < redrawn {
+		return last, nil
 	}
 	f, err := p.facts(ctx, pool)
 	if err != nil {
@@ -236,6 +253,8 @@ func (p *page) mapOf(ctx context.Context, key mapKey, pool *v1alpha1.IPPool) (an
 	}
 	sum := sha256.Sum256(m.body)
 	m.tag = `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if len(p.maps) >= mostMaps {
 		clear(p.maps)
 	}

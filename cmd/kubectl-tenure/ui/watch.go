@@ -12,6 +12,7 @@ import (
 	coordination "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientcache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,7 +28,7 @@ import (
 type cluster struct {
 	*session.Session
 	cache cache.Cache
-	// hidden are the kinds that the user may not read, in words.
+	// hidden are the kinds that the user may not list or not watch, in words.
 	hidden []string
 	// changes counts what has changed of pools' addresses.
 	changes atomic.Int64
@@ -70,18 +71,22 @@ func newCluster(ctx context.Context, s *session.Session) (*cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watch the cluster: %w", err)
 	}
+	live, err := client.NewWithWatch(s.Rest, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("watch the cluster: %w", err)
+	}
 	for _, k := range kinds {
 		var in []client.ListOption
 		if _, ok := k.object.(*coordination.Lease); ok {
 			in = append(in, client.InNamespace(s.API.RegistrationNamespace))
 		}
-		switch err := s.Client.List(ctx, k.list, append(in, client.Limit(1))...); {
+		switch err := mayWatch(ctx, live, k.list, in); {
 		case err == nil:
 		case (session.Forbidden(err) || meta.IsNoMatchError(err)) && !k.must:
 			c.hidden = append(c.hidden, k.what)
 			continue
 		default:
-			return nil, fmt.Errorf("list %s: %w", k.what, err)
+			return nil, fmt.Errorf("list and watch %s: %w", k.what, err)
 		}
 		informer, err := c.cache.GetInformer(ctx, k.object, cache.BlockUntilSynced(false))
 		if err != nil {
@@ -98,6 +103,20 @@ func newCluster(ctx context.Context, s *session.Session) (*cluster, error) {
 		}
 	}
 	return c, nil
+}
+
+// mayWatch returns why the user may not list, or not watch, the objects of a kind. What cannot be
+// watched would stay as it was when the page was opened.
+func mayWatch(ctx context.Context, live client.WithWatch, list client.ObjectList, in []client.ListOption) error {
+	if err := live.List(ctx, list, append(in, client.Limit(1))...); err != nil {
+		return err //nolint:wrapcheck // the caller says what is listed
+	}
+	w, err := live.Watch(ctx, list, append(in, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}})...)
+	if err != nil {
+		return err //nolint:wrapcheck // the caller says what is watched
+	}
+	w.Stop()
+	return nil
 }
 
 // strip drops what the page does not need of a pod: a cluster has many.

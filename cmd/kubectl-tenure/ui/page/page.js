@@ -203,17 +203,28 @@ async function open(c) {
   if (asked === view.asked) $('detail-text').textContent = text;
 }
 
+const when = (t) => t ? new Date(t).toLocaleString() : '';
+
+// lateNodes names the nodes that do not know of the whole time that was asked for.
+function lateNodes(v) {
+  const late = v.nodes.filter((n) => !n.silent && !(new Date(n.begins) <= new Date(v.from)));
+  const names = late.slice(0, 10).map((n) => n.name + ' ' + (when(n.begins) || '(not known since when)'));
+  return names.join(', ') + (late.length > 10 ? ' and ' + (late.length - 10) + ' more' : '');
+}
+
 // showPast asks all agents who had the address that is open.
 async function showPast() {
   const box = $('had'), asked = view.asked;
   box.textContent = 'Asking the nodes …';
   let answer;
   try {
-    const v = await ask('past', { address: $('detail-address').textContent }), when = (t) => t ? new Date(t).toLocaleString() : '';
+    const v = await ask('past', { address: $('detail-address').textContent });
     const silent = v.nodes.filter((n) => n.silent);
     answer = [v.holders.length === 0 ? 'Nobody, by the nodes that have answered.' : make('ul', {}, ...v.holders.map((h) => make('li', {},
       `${h.namespace ? h.namespace + '/' : ''}${h.pod} ${h.interface}, ${when(h.from) || '?'} – ${h.to ? (h.late ? 'at the latest ' : '') + when(h.to) : 'still'}, on ${h.node}`)))];
     if (silent.length > 0) answer.push(make('p', { class: 'bad' }, silent.length + ' of ' + v.nodes.length + ' nodes did not answer, and may have had it: ' + silent.map((n) => n.name + ' (' + n.silent + ')').join(', ')));
+    const late = lateNodes(v);
+    if (late) answer.push(make('p', { class: 'quiet' }, 'Not known is what was freed before the files of a node begin: ' + late));
   } catch (err) { answer = [err.message]; }
   if (asked === view.asked) box.replaceChildren(...answer);
 }
