@@ -14,14 +14,17 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/tenure-ipam/tenure/attach/cni/segment"
 	"github.com/tenure-ipam/tenure/test/cninet"
 	"github.com/tenure-ipam/tenure/test/proof"
 )
 
-// The addresses that pods of a lan have, of which its neighbour has older entries.
+// The addresses that pods of a lan have, of which its neighbour has older entries; and one that no
+// pod has, by which a test sees that the neighbour has heard all that was said before.
 var (
 	moved4 = netip.MustParseAddr("10.20.0.5")
 	moved6 = netip.MustParseAddr("fd20::5")
+	last4  = netip.MustParseAddr("10.20.0.6")
 )
 
 // stale is the hardware address that the neighbour's entries have.
@@ -84,7 +87,7 @@ func (l lan) remember(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		for _, a := range []netip.Addr{moved4, moved6} {
+		for _, a := range []netip.Addr{moved4, moved6, last4} {
 			if err := netlink.NeighSet(&netlink.Neigh{LinkIndex: link.Attrs().Index, State: netlink.NUD_REACHABLE, IP: a.AsSlice(), HardwareAddr: stale}); err != nil {
 				return err
 			}
@@ -110,6 +113,16 @@ func (l lan) entry(t *testing.T, a netip.Addr) (mac net.HardwareAddr) {
 		return err
 	}))
 	return mac
+}
+
+// awaitEntry waits until the neighbour has a hardware address of an address.
+func (l lan) awaitEntry(t *testing.T, a netip.Addr, want net.HardwareAddr, within time.Duration) {
+	t.Helper()
+	for began := time.Now(); !bytes.Equal(l.entry(t, a), want); time.Sleep(5 * time.Millisecond) {
+		if time.Since(began) > within {
+			t.Fatalf("after %v the neighbour has %v of %v; want %v", time.Since(began), l.entry(t, a), a, want)
+		}
+	}
 }
 
 // macIn returns the hardware address of a pod's interface.
@@ -152,11 +165,7 @@ func TestAnnounced(t *testing.T) {
 				t.Error(o.stderr)
 			}
 			for _, a := range []netip.Addr{moved4, moved6} {
-				for want := macIn(t, ns, "net1"); !bytes.Equal(l.entry(t, a), want); time.Sleep(5 * time.Millisecond) {
-					if time.Since(added) > tt.within {
-						t.Fatalf("after %v the neighbour has %v of %v; want %v", time.Since(added), l.entry(t, a), a, want)
-					}
-				}
+				l.awaitEntry(t, a, macIn(t, ns, "net1"), tt.within-time.Since(added))
 				t.Logf("%v is found %v after the ADD", a, time.Since(added))
 			}
 			l.ok("DEL", s)
@@ -175,7 +184,9 @@ func TestNotAnnouncedBeforeTheMachineIsThere(t *testing.T) {
 	l.remember(t)
 	s := sandboxOf{pod: "p", netns: ns.Path()}
 	l.ok("ADD", s)
-	time.Sleep(200 * time.Millisecond)
+	// What the plugin has sent is on its way before this is, on the same line.
+	must(t, segment.Announce(ns.Path(), []segment.Address{{IfName: "net1", Addr: last4}}))
+	l.awaitEntry(t, last4, macIn(t, ns, "net1"), time.Minute)
 	if got := l.entry(t, moved6); !bytes.Equal(got, stale) { // of IPv4 the plugin has the kernel say it
 		t.Errorf("the neighbour has %v; want %v, where the machine is", got, stale)
 	}

@@ -8,6 +8,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -66,7 +69,9 @@ func dieBetweenCommitAndLine(dir string) {
 	go r.Run(context.Background())
 	update(func(tx *store.Tx) error { return tx.PutAttachment(attachmentOf("a", "10.0.0.1", time.Now())) })
 	update(func(tx *store.Tx) error { return tx.PutAttachment(attachmentOf("b", "10.0.0.2", time.Now())) })
-	time.Sleep(1500 * time.Millisecond)
+	for err == nil && !written(dir, "10.0.0.1", "10.0.0.2") {
+		time.Sleep(10 * time.Millisecond)
+	}
 	die = true
 	update(func(tx *store.Tx) error {
 		if err := tx.DeleteAttachment(attachmentOf("a", "10.0.0.1", time.Time{}).Key); err != nil {
@@ -76,6 +81,12 @@ func dieBetweenCommitAndLine(dir string) {
 	})
 	fmt.Println("not killed", err)
 	os.Exit(1)
+}
+
+// written reports whether the history in dir has lines of these addresses.
+func written(dir string, addrs ...string) bool {
+	text, _ := os.ReadFile(filepath.Join(dir, "history", "0000000001.jsonl")) // not there yet
+	return !slices.ContainsFunc(addrs, func(a string) bool { return !strings.Contains(string(text), strconv.Quote(a)) })
 }
 
 // TestKilledBetweenCommitAndLine: what an agent committed and did not write the next one finds,
