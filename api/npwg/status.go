@@ -34,14 +34,11 @@ func StatusIsOf(text string, addrs []netip.Addr) bool {
 	told := false
 	for _, s := range all {
 		for _, ip := range s.IPs {
-			a, err := netip.ParseAddr(ip)
-			if p, perr := netip.ParsePrefix(ip); perr == nil {
-				a, err = p.Addr(), nil
-			}
-			if !s.Default || err != nil {
+			a, ok := address(ip)
+			if !s.Default || !ok {
 				continue
 			}
-			if slices.Contains(addrs, a.Unmap()) {
+			if slices.Contains(addrs, a) {
 				return true
 			}
 			told = true

@@ -10,6 +10,7 @@ import (
 
 	"go4.org/netipx"
 
+	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -50,7 +51,7 @@ func TestPendingThoughItShowsSomething(t *testing.T) {
 	shows := func(addrs ...string) Pod {
 		p := pod("p", "ns/net", "")
 		for _, a := range addrs {
-			p.Shows = append(p.Shows, Shown{Definition: "ns/net", Addrs: []netip.Addr{netip.MustParseAddr(a)}})
+			p.Shows = append(p.Shows, npwg.Shown{Definition: "ns/net", Addrs: []netip.Addr{netip.MustParseAddr(a)}})
 		}
 		return p
 	}

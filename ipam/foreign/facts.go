@@ -8,6 +8,7 @@ import (
 	"go4.org/netipx"
 
 	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -97,14 +98,7 @@ type Pod struct {
 	Selected []string
 	// Shows are the addresses that its status annotation shows, of definitions that it
 	// selects.
-	Shows []Shown
-}
-
-// Shown is what a pod's status shows of one network.
-type Shown struct {
-	Definition string // namespace/name
-	Interface  string
-	Addrs      []netip.Addr
+	Shows []npwg.Shown
 }
 
 // uid returns the pod's UID as the runtime and the agents name it.

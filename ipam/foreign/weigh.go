@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -242,8 +243,8 @@ func (w *weighing) accepts(c claim) bool {
 		return isKept || w.believed(c)
 	case c.by == byRecord:
 		return slices.ContainsFunc(c.pod.Selected, func(d string) bool { return w.mine[d] || w.known[d] == nil })
-	default:
-		return w.networks[c.of] || slices.ContainsFunc(c.pod.Shows, func(s Shown) bool { // of a definition that is gone
+	default: // of a network that is looked at, or of a definition that is gone
+		return w.networks[c.of] || slices.ContainsFunc(c.pod.Shows, func(s npwg.Shown) bool {
 			return w.known[s.Definition] == nil && slices.Contains(s.Addrs, c.addr)
 		})
 	}

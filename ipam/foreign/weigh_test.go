@@ -73,7 +73,7 @@ var (
 func pod(name, definition, addr string) Pod {
 	p := Pod{PodRef: protocol.PodRef{Namespace: "ns", Name: name, UID: protocol.UID(name)}, Node: "n1", Bound: now.Add(-time.Hour), Selected: []string{definition}}
 	if addr != "" {
-		p.Shows = []Shown{{Definition: definition, Interface: "net1", Addrs: []netip.Addr{netip.MustParseAddr(addr)}}}
+		p.Shows = []npwg.Shown{{Definition: definition, Interface: "net1", Addrs: []netip.Addr{netip.MustParseAddr(addr)}}}
 	}
 	return p
 }
@@ -284,7 +284,7 @@ func TestTwoMirrors(t *testing.T) {
 	thief, victim := pod("a", "ns/net", ""), pod("b", "ns/net", "10.0.0.5")
 	thief.Runtime, victim.Runtime = "static", "static"
 	for i := range mostShown {
-		thief.Shows = append(thief.Shows, Shown{Definition: "ns/net", Addrs: []netip.Addr{netip.MustParseAddr(fmt.Sprint("10.0.0.", 100+i))}})
+		thief.Shows = append(thief.Shows, npwg.Shown{Definition: "ns/net", Addrs: []netip.Addr{netip.MustParseAddr(fmt.Sprint("10.0.0.", 100+i))}})
 	}
 	f := Facts{
 		Definitions: []Definition{switched}, Pods: []Pod{thief, victim}, Agents: map[protocol.NodeName]bool{"n1": true},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -24,7 +25,7 @@ func aDefinition(name, ipam string, annotations ...string) foreign.Definition {
 func aPod(name, definition string, addrs ...string) foreign.Pod {
 	p := foreign.Pod{PodRef: protocol.PodRef{Namespace: "ns", Name: name}, Selected: []string{definition}}
 	for _, a := range addrs {
-		p.Shows = append(p.Shows, foreign.Shown{Definition: definition, Interface: "net1", Addrs: []netip.Addr{netip.MustParseAddr(a)}})
+		p.Shows = append(p.Shows, npwg.Shown{Definition: definition, Interface: "net1", Addrs: []netip.Addr{netip.MustParseAddr(a)}})
 	}
 	return p
 }
