@@ -9,6 +9,7 @@ import "embed"
 //	crds           the CustomResourceDefinitions of tenure.dev, made by controller-gen
 //	crds/upstream  those of NetworkAttachmentDefinition and IPAMClaim, as published
 //	               upstream, with the short name nad: to be installed only where absent
+//	names          the role and the flag by which addresses get names
 //	podnetworks    what a cluster with PodNetworks has besides
 //	policies       ValidatingAdmissionPolicies, each with its binding
 //	programs       what runs the agent and the controller, by images that whoever
@@ -18,5 +19,5 @@ import "embed"
 //
 // kustomization.yaml has all of them but crds/upstream.
 //
-//go:embed crds/*.yaml crds/upstream/*.yaml kustomization.yaml podnetworks/*.yaml policies/*.yaml programs/*.yaml rbac/*.yaml
+//go:embed crds/*.yaml crds/upstream/*.yaml kustomization.yaml names/*.yaml podnetworks/*.yaml policies/*.yaml programs/*.yaml rbac/*.yaml
 var FS embed.FS

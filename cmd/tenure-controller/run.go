@@ -75,6 +75,7 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	flags.BoolVar(&c.DefaultPodNetwork, "default-pod-network", c.DefaultPodNetwork, "make the PodNetwork that stands for the cluster's default network, and make it again when it is gone; without --multi-network of no effect")
 	flags.BoolVar(&c.VIFs, "vifs", false, "decide about the interfaces of pods that select definitions with the annotation tenure.dev/vif or openstack.org/kuryr-config: make a claim for each, and write the annotation tenure.dev/vifs")
 	flags.BoolVar(&c.KuryrAnnotation, "kuryr-annotation", false, "write these interfaces into the annotation openstack.org/kuryr-vif as well, for programs that were made for Kuryr; without --vifs of no effect")
+	flags.BoolVar(&c.Names, "names", false, "publish the addresses that pods have on secondary networks for headless Services with the annotation tenure.dev/network, so that cluster DNS knows them: see docs/howto/names.md")
 	flags.StringVar(&c.NeutronClouds, "neutron-clouds", "", "path of the clouds.yaml by which OpenStack's Neutron is reached, for pools with spec.source.neutron; empty: no such pool is served")
 	flags.StringVar(&c.NeutronCloud, "neutron-cloud", c.NeutronCloud, "the cloud of --neutron-clouds that counts")
 	flags.StringSliceVar(&c.NeutronSubnetNamespaces, "neutron-subnet-namespaces", nil, "namespaces whose definitions may describe a subnet in the annotation tenure.dev/vif, which is then made in Neutron, with --vifs")

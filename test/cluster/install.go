@@ -54,7 +54,7 @@ func (c *Cluster) Install(ctx context.Context) error {
 // What is installed of deploy besides its own manifests, where the version has it; the policy where
 // Kubernetes has such ones, which is since 1.36.
 var (
-	components = []string{"attach", "podnetworks", "vifs", "neutron"}
+	components = []string{"attach", "podnetworks", "vifs", "names", "neutron"}
 	gatePolicy = "podnetworks/gate-policy.yaml"
 )
 

@@ -105,6 +105,14 @@ var rules = []rule{
 		never: join(bolt, cni, []string{"./attach/node/resolve", "./attach/cni/delegate", "./attach/cni/plugin", "./attach/journal", "./ipam/node", "./ipam/agentapi"}),
 	},
 	{
+		pkg: "./attach/names", why: "controller and kubectl read Services by it: pure, and without the library that writes slices",
+		never: join(clients, bolt, cni, processes, []string{"k8s.io/endpointslice", "./ipam/kube", "./api/v1alpha1"}),
+	},
+	{
+		pkg: "./attach/controller/endpoints", why: "it publishes what pods have: who gives addresses, and who attaches pods, is not its business",
+		never: join(bolt, cni, processes, []string{"./ipam", "./attach/node", "./attach/plan", "./attach/cni", "./attach/journal"}), but: []string{"./ipam/reported", "./ipam/lean/plainjson"},
+	},
+	{
 		pkg: "./allocator/allocatortest", why: "it proves tables of the allocator, and needs nothing else",
 		never: join(kubernetes, bolt, cni, []string{"./ipam", "./claims", "./attach", "./api/v1alpha1", "./test"}),
 	},

@@ -30,6 +30,7 @@ const (
 	attach      = "components: [../../deploy/attach]\n"
 	podNetworks = "components: [../../deploy/attach, ../../deploy/podnetworks]\n"
 	vifs        = "components: [../../deploy/attach, ../../deploy/vifs]\n"
+	names       = "components: [../../deploy/names]\n"
 	neutron     = "components: [../../deploy/neutron]\n"
 	check       = "components: [../../deploy/check]\n"
 	openshift   = "components: [../../deploy/openshift]\n"
@@ -70,6 +71,9 @@ func TestChartIsTheBase(t *testing.T) {
 		},
 		"K1 VIFs": {
 			Base + images + vifs, []string{"--set=attach.enabled=true,vifs.enabled=true"},
+		},
+		"names": {
+			Base + images + names, []string{"--set=names.enabled=true"},
 		},
 		"Neutron": {
 			Base + images + neutron, []string{"--set=neutron.cloudsSecret=tenure-neutron"},
@@ -240,6 +244,8 @@ func TestChartRefuses(t *testing.T) {
 		"podNetworks.enabled=true":                          "attach.enabled",
 		"vifs.enabled=yes":                                  "/vifs/enabled",
 		"vifs.enabled=true":                                 "attach.enabled",
+		"names.enabled=yes":                                 "/names/enabled",
+		"controller.extraArgs={--names}":                    "/controller/extraArgs/0",
 		"neutron.cloudsSecret=true":                         "/neutron/cloudsSecret",
 		"controller.extraArgs={--neutron-cloud=x}":          "/controller/extraArgs/0",
 		"vifs.kuryrAnnotation=yes":                          "/vifs/kuryrAnnotation",

@@ -82,6 +82,10 @@ type Config struct {
 	// Kuryr's words, too.
 	KuryrAnnotation bool
 
+	// Names says that Services get EndpointSlices with the addresses that pods have on secondary
+	// networks, as far as this controller has the rights.
+	Names bool
+
 	// NeutronClouds is the path of the clouds.yaml by which Neutron is reached, for pools whose
 	// source it is, and NeutronCloud the cloud in it that counts; empty: there is no Neutron.
 	NeutronClouds, NeutronCloud string
@@ -296,7 +300,7 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		func() error { return ofClaims.Setup(mgr, catalog, &triggers.claims, c.cfg.Workers) },
 		func() error { return c.workloads(ctx, mgr, direct, live, catalog) },
 		func() error { return c.podNetworks(ctx, mgr, direct, live) },
-		func() error { return c.vifs(ctx, mgr, direct, following.ports) },
+		func() error { return errors.Join(c.vifs(ctx, mgr, direct, following.ports), c.names(ctx, mgr, live)) },
 		func() error { return ofRequests.Setup(mgr, &triggers.requests, c.cfg.Workers) },
 		func() error { return ofPools.Setup(mgr, catalog) },
 		func() error {
