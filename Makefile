@@ -86,14 +86,14 @@ rig-nodes: cc rig ## Build also what nodes run, kubelet and containerd, into bin
 	@cd test/rig && $(GO) run . -nodes ../../bin/rig
 
 .PHONY: rig-foreign
-rig-foreign: rig-nodes ## Build also Multus and whereabouts into bin/rig, from which pods move to Tenure: half a minute
+rig-foreign: rig ## Build also Multus and whereabouts into bin/rig, from which pods move to Tenure: half a minute
 	@cd test/rig && $(GO) run . -foreign ../../bin/rig
 
 # Of rig-kube: a folder of test/rig/kube.
 KUBE ?= 1.32
 
 .PHONY: rig-kube
-rig-kube: rig-foreign ## Build also control plane and kubelet of Kubernetes KUBE=1.32 into bin/rig/kube: minutes at first, then nothing
+rig-kube: rig-nodes rig-foreign ## Build also control plane and kubelet of Kubernetes KUBE=1.32 into bin/rig/kube: minutes at first, then nothing
 	@cd test/rig && $(GO) run . -kube='$(KUBE)' ../../bin/rig/kube/'$(KUBE)'
 
 .PHONY: rig-neutron
@@ -223,7 +223,7 @@ RUN ?= .
 NODES := ./test/cluster ./test/e2e
 SMALL := $(filter ./test/imports ./test/programs ./test/simulation,$(PKG)) $(filter-out ./test/%,$(PKG))
 .PHONY: one
-one: $(if $(strip $(SMALL)),,root rig $(HELM) $(CRANE)) $(if $(filter $(NEUTRON) ./test/vifs $(NODES),$(PKG)),rig-neutron) $(if $(filter $(NODES),$(PKG)),rig-foreign) $(if $(filter ./test/monitoring ./test/e2e,$(PKG)),rig-prometheus) $(if $(filter ./test/operator,$(PKG)),rig-chromium) ## One test, with what it needs: PKG=./test/controller RUN=TestMovingIn
+one: $(if $(strip $(SMALL)),,root rig $(HELM) $(CRANE)) $(if $(filter $(NEUTRON) ./test/vifs $(NODES),$(PKG)),rig-neutron) $(if $(filter $(NODES),$(PKG)),rig-nodes) $(if $(filter $(NODES) ./test/controller,$(PKG)),rig-foreign) $(if $(filter ./test/monitoring ./test/e2e,$(PKG)),rig-prometheus) $(if $(filter ./test/operator,$(PKG)),rig-chromium) ## One test, with what it needs: PKG=./test/controller RUN=TestMovingIn
 	@[ -n '$(PKG)' ] || { echo "PKG is empty, must be the test's package, such as ./claims or ./test/controller" >&2; exit 1; }
 	$(GO) test -vet=off -ldflags "-s -w" -count=1 -v -timeout 90m '$(PKG)' $(if $(filter ./test/e2e,$(PKG)),-ginkgo.v -ginkgo.focus='$(RUN)',-run '$(RUN)') $(ARGS)
 
@@ -236,7 +236,7 @@ test-unit: cc $(HELM) $(GOTESTSUM) ## Unit, model and import tests with the race
 	$(GO_BUILD) -tags plainruntime -o /dev/null $(PLUGINS)
 
 .PHONY: test-integration
-test-integration: root rig rig-neutron rig-site rig-prometheus rig-chromium $(HELM) $(CRANE) $(GOTESTSUM) ## Tests against a real control plane and network namespaces; as root
+test-integration: root rig rig-foreign rig-neutron rig-site rig-prometheus rig-chromium $(HELM) $(CRANE) $(GOTESTSUM) ## Tests against a real control plane and network namespaces; as root
 	@# Two packages at a time, each with a control plane of its own: they wait much. Those that
 	@# take longest come first. The simulation only computes, and takes what they leave.
 	set -m; nice -n 19 $(filter-out -short,$(GO_TEST)) -timeout 90m $(ARGS) ./test/simulation & simulation=$$!; \
@@ -275,7 +275,7 @@ cluster-down: root ## End the cluster of make cluster; nothing of it is left
 E2E := $(GO) test -vet=off -ldflags "-s -w" -count=1 -v -timeout 3h ./test/e2e -ginkgo.v
 
 .PHONY: e2e
-e2e: root rig-foreign rig-neutron $(HELM) $(GOTESTSUM) ## Tests on a real cluster: kubelets, containerd, Tenure installed from deploy/; as root
+e2e: root rig-nodes rig-foreign rig-neutron $(HELM) $(GOTESTSUM) ## Tests on a real cluster: kubelets, containerd, Tenure installed from deploy/; as root
 	$(GO_TEST) -count=1 -timeout $(TIMEOUT) ./test/cluster
 	$(E2E) -ginkgo.label-filter='!proof' $(ARGS)
 
@@ -284,7 +284,7 @@ e2e: root rig-foreign rig-neutron $(HELM) $(GOTESTSUM) ## Tests on a real cluste
 FROM ?= $(or $(shell git describe --tags --abbrev=0 --match='v*' HEAD~ 2>/dev/null),f8eff20)
 
 .PHONY: test-upgrade
-test-upgrade: root commit rig-foreign rig-neutron $(HELM) ## On a real cluster, upgrade from the version FROM, the last tag if left out, while pods come and go; as root
+test-upgrade: root commit rig-nodes rig-foreign rig-neutron $(HELM) ## On a real cluster, upgrade from the version FROM, the last tag if left out, while pods come and go; as root
 	rm -rf bin/earlier; mkdir -p bin/earlier; trap 'rm -rf bin/earlier' EXIT; \
 	git archive '$(FROM)' | tar -x -C bin/earlier; \
 	TENURE_EARLIER_SOURCE='$(CURDIR)/bin/earlier' $(E2E) -ginkgo.focus='An upgrade from' $(ARGS)
@@ -336,19 +336,19 @@ proof-release:
 	$(MAKE) --no-print-directory verify-release DIR=bin/proof-release
 proof-simulate:
 	$(MAKE) --no-print-directory simulate SEEDS=30000
-proof-integration: root rig rig-neutron rig-prometheus rig-chromium $(HELM) $(CRANE) $(GOTESTSUM)
+proof-integration: root rig rig-foreign rig-neutron rig-prometheus rig-chromium $(HELM) $(CRANE) $(GOTESTSUM)
 	$(filter-out -short,$(GO_TEST)) -p 1 -timeout 90m $(ARGS) $(INTEGRATION)
-proof-race: root cc rig rig-chromium $(HELM) $(CRANE) $(GOTESTSUM)
+proof-race: root cc rig rig-foreign rig-chromium $(HELM) $(CRANE) $(GOTESTSUM)
 	$(GO_RACE) -p 1 -timeout 90m $(ARGS) ./test/controller ./test/scenario ./test/operator
 proof-scale: root rig $(GOTESTSUM)
 	$(filter-out -short,$(GO_TEST)) -p 1 -timeout 90m $(ARGS) ./test/scale
-proof-e2e: root rig-foreign rig-neutron rig-prometheus $(HELM)
+proof-e2e: root rig-nodes rig-foreign rig-neutron rig-prometheus $(HELM)
 	$(E2E) -ginkgo.label-filter=proof $(ARGS)
-proof-kube-%: root rig-foreign $(HELM) $(GOTESTSUM)
+proof-kube-%: root rig-nodes rig-foreign $(HELM) $(GOTESTSUM)
 	$(MAKE) --no-print-directory rig-kube KUBE=$*
 	TENURE_KUBE=$* $(GO_TEST) -count=1 -timeout $(TIMEOUT) ./test/api
 	TENURE_KUBE=$* $(E2E) -ginkgo.label-filter=platforms $(ARGS)
-proof-ipv6 proof-dual: proof-%: root rig-foreign $(HELM)
+proof-ipv6 proof-dual: proof-%: root rig-nodes rig-foreign $(HELM)
 	TENURE_FAMILIES=$* $(E2E) -ginkgo.label-filter=platforms $(ARGS)
 
 .PHONY: fuzz

@@ -50,9 +50,10 @@ type IPPoolStatus struct {
 	// +kubebuilder:validation:items:MaxLength=39
 	Gateways []string `json:"gateways,omitempty"`
 
-	// fenced are the names of whereabouts' IPPools that get no new allocations: this
-	// pool has taken their addresses over. The policy foreign-fence.tenure.dev holds
-	// whereabouts to it.
+	// fenced is what whereabouts gives no more, since this pool has taken it over: names
+	// of whereabouts' IPPools, which get no new allocations, and ranges,
+	// [network_name-]CIDR, of which no OverlappingRangeIPReservation is made. The policy
+	// foreign-fence.tenure.dev holds whereabouts to it.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1024

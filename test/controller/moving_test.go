@@ -19,9 +19,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/test/fleet"
-	"github.com/tenure-ipam/tenure/test/manifests"
 )
 
 // running makes a pod that runs on a node, of a definition in its namespace, and whose
@@ -189,13 +189,7 @@ func TestMovingIn(t *testing.T) {
 // TestWhereaboutsIsFenced: whereabouts gives nothing new of what a pool has taken over, and
 // goes on taking back.
 func TestWhereaboutsIsFenced(t *testing.T) {
-	apply(t, "policies/foreign-fence.yaml")
-	crd := &unstructured.Unstructured{}
-	if err := json.Unmarshal([]byte(whereaboutsPools), &crd.Object); err != nil {
-		t.Fatal(err)
-	}
-	fleet.Create(t, kc, crd)
-	t.Cleanup(func() { _ = kc.Delete(context.Background(), crd) })
+	fleet.Whereabouts(t, kc)
 	ns := namespace(t)
 	object := func() *unstructured.Unstructured {
 		o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "whereabouts.cni.cncf.io/v1alpha1", "kind": "IPPool"}}
@@ -247,8 +241,23 @@ func TestWhereaboutsIsFenced(t *testing.T) {
 		}
 		return nil
 	})
+	o.Object["spec"].(map[string]any)["allocations"] = map[string]any{"5": map[string]any{"id": "another", "podref": ns + "/old", "ifname": "net1"}}
+	o.SetResourceVersion("")
+	if err := kc.Patch(t.Context(), o, client.Merge); !apierrors.IsForbidden(err) {
+		t.Errorf("an allocation for another sandbox: %v; want it refused: the pod may be another one of that name", err)
+	}
 	if err := allocate(); err != nil {
 		t.Errorf("taking back: %v", err)
+	}
+	// Of a reservation the name says which address it is.
+	for name, refused := range map[string]bool{
+		"10.80.0.7": true, "10.80.1.7": false, "vlan20-10.80.0.7": false, name + "-10.80.0.7": true, name + "-10.80.1.7": false, "fd00--7": false, "no-address": false,
+	} {
+		r := kube.NewWhereaboutsReservation(ns, name)
+		r.Object["spec"] = map[string]any{"podref": ns + "/new", "ifname": "net1"}
+		if err := kc.Create(t.Context(), r); apierrors.IsForbidden(err) != refused || !refused && err != nil {
+			t.Errorf("reservation %s: %v; want it refused: %v", name, err, refused)
+		}
 	}
 	// The pod was bound before, and has neither a status nor an end: the pool waits.
 	eventually(t, 20*time.Second, func() error {
@@ -259,27 +268,6 @@ func TestWhereaboutsIsFenced(t *testing.T) {
 	})
 	finish(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "old"}})
 	opened(t, p)
-}
-
-// whereaboutsPools is the definition of whereabouts' IPPool, with as much of its schema as
-// counts here.
-const whereaboutsPools = `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "ippools.whereabouts.cni.cncf.io"},
-	"spec": {"group": "whereabouts.cni.cncf.io", "scope": "Namespaced", "names": {"kind": "IPPool", "listKind": "IPPoolList", "plural": "ippools", "singular": "ippool"},
-	"versions": [{"name": "v1alpha1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "object", "required": ["range", "allocations"], "properties": {
-		"range": {"type": "string"}, "allocations": {"type": "object", "additionalProperties": {"type": "object", "required": ["id", "podref"], "properties": {
-			"id": {"type": "string"}, "ifname": {"type": "string"}, "podref": {"type": "string"}}}}}}}}}}]}}`
-
-// apply creates the objects of a manifest of deploy/.
-func apply(t testing.TB, path string) {
-	t.Helper()
-	objects, err := manifests.Shipped(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, o := range objects {
-		fleet.Create(t, kc, o)
-		t.Cleanup(func() { _ = kc.Delete(context.Background(), o) })
-	}
 }
 
 // TestReservation: an address that is reserved is nobody else's; one that somebody has is

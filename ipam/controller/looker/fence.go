@@ -29,43 +29,85 @@ func (l *Looker) seeFences(pools []v1alpha1.IPPool) {
 	l.fences = next
 }
 
-// fence returns the names of the whereabouts IPPools that must give nothing new, because p takes
-// their addresses over. They cover addresses of p, or would by the definitions of p's segment, and
-// no definition with whereabouts as its IPAM uses them. If there are more than the status takes,
-// those that exist come first, and unfenced is how many existing ones there is no room for.
+// The kinds of what a pool fences. If there is no room for all of it, the last ones are left out.
+const (
+	fencedObject  = iota // an IPPool of whereabouts' that exists
+	fencedRange          // addresses of which no reservation is made
+	fencedMissing        // an IPPool that does not exist yet
+)
+
+// fence returns of what whereabouts must give nothing new, because p takes its addresses over.
+// These are the names of IPPools that cover addresses of p, or would by the definitions of p's
+// segment, and that no definition with whereabouts as its IPAM uses. With them are the ranges of
+// which it makes no reservations: see unreserved. Unfenced is how many of these there is no room
+// for, without IPPools that do not exist.
 func (t *look) fence(p *pool) (all []string, unfenced int) {
 	if !t.served {
 		return nil, 0
 	}
-	names, missing := map[string]bool{}, map[string]int{} // missing has 1 for those that do not exist
+	kinds := map[string]int{}
 	for _, o := range t.objects {
 		if slices.ContainsFunc(p.Whole.Ranges(), func(r allocator.Range) bool {
 			return netipx.IPRangeFrom(r.Start, r.End).Overlaps(netipx.RangeOfPrefix(o.covers))
 		}) {
-			names[o.name] = true
+			kinds[o.name] = fencedObject
 		}
 	}
+	networks := map[string]bool{p.Domain: true}
 	for _, d := range p.Segment(t.facts.Definitions) {
+		networks[d.NetworkName] = true
 		for _, o := range d.Whereabouts {
-			if !names[o.Name] {
-				names[o.Name], missing[o.Name] = true, 1
+			if _, there := kinds[o.Name]; !there {
+				kinds[o.Name] = fencedMissing
 			}
 		}
 	}
 	for _, d := range t.facts.Definitions {
 		if d.IPAM == foreign.TypeWhereabouts {
 			for _, o := range d.Whereabouts {
-				delete(names, o.Name)
+				delete(kinds, o.Name)
 			}
 		}
 	}
-	all = slices.SortedFunc(maps.Keys(names), func(a, b string) int {
-		return cmp.Or(cmp.Compare(missing[a], missing[b]), strings.Compare(a, b))
+	if len(kinds) > 0 {
+		for network := range networks {
+			for _, text := range t.unreserved(p, network) {
+				kinds[text] = fencedRange
+			}
+		}
+	}
+	all = slices.SortedFunc(maps.Keys(kinds), func(a, b string) int {
+		return cmp.Or(cmp.Compare(kinds[a], kinds[b]), strings.Compare(a, b))
 	})
 	for len(all) > maxFence {
-		unfenced += 1 - missing[all[len(all)-1]]
+		if kinds[all[len(all)-1]] != fencedMissing {
+			unfenced++
+		}
 		all = all[:len(all)-1]
 	}
 	slices.Sort(all)
 	return all, unfenced
+}
+
+// unreserved returns the ranges of which whereabouts must make no reservation of a network_name:
+// those of p, without what definitions of that name with whereabouts as their IPAM may give. Each
+// is written as a reservation's name is, with a CIDR for the address.
+func (t *look) unreserved(p *pool, network string) (texts []string) {
+	var b netipx.IPSetBuilder
+	for _, r := range p.Whole.Ranges() {
+		b.AddPrefix(r.Prefix)
+	}
+	for _, d := range t.facts.Definitions {
+		if d.IPAM == foreign.TypeWhereabouts && d.NetworkName == network {
+			b.RemoveSet(d.Takes)
+		}
+	}
+	set, _ := b.IPSet() // of valid ranges alone
+	if network != "" {
+		network += "-"
+	}
+	for _, c := range set.Prefixes() {
+		texts = append(texts, network+c.String())
+	}
+	return texts
 }

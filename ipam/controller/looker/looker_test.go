@@ -879,7 +879,7 @@ func TestStaysAskedForWhileRecorded(t *testing.T) {
 	pod := showing("p", "10.0.1.2")
 	delete(pod.Annotations, npwg.AnnotationStatus)
 	pool := lan()
-	pool.Status.Fenced = []string{"z"}
+	pool.Status.Fenced = []string{"10.0.0.0/16", "z"}
 	c.pools, c.pods = []v1alpha1.IPPool{pool}, []*corev1.Pod{pod}
 	c.answer = func(look protocol.Query) protocol.Report {
 		return protocol.Report{ID: look.ID, Running: []protocol.UID{"p"}}
@@ -1189,6 +1189,41 @@ func TestLooksAgainLaterAfterAReportThatIsNotWhole(t *testing.T) {
 			return
 		}
 		c.now = c.now.Add(again)
+	}
+}
+
+// What a definition of whereabouts' may give still it reserves: the rest of the pool is fenced.
+func TestFencedRanges(t *testing.T) {
+	fenced := func(change func(c *cluster)) (ranges []string) {
+		c := newCluster()
+		c.pools, c.record = []v1alpha1.IPPool{lan()}, map[string]any{"range": "10.0.0.0/16"}
+		change(c)
+		for _, f := range c.look(t).Fence {
+			if strings.Contains(f, "/") {
+				ranges = append(ranges, f)
+			}
+		}
+		return ranges
+	}
+	of := func(ipam string) func(*cluster) {
+		return func(c *cluster) {
+			c.more = append(c.more, `{"cniVersion":"1.0.0","name":"b","type":"macvlan","ipam":`+ipam+`}`)
+		}
+	}
+	for _, tt := range []struct {
+		name   string
+		change func(c *cluster)
+		want   []string
+	}{
+		{"all of it", func(*cluster) {}, []string{"10.0.0.0/16"}},
+		{"of a network_name as well", of(`{"type":"tenure","network_name":"lan","range":"10.0.0.0/24"}`), []string{"10.0.0.0/16", "lan-10.0.0.0/16"}},
+		{"without what whereabouts may give", of(`{"type":"whereabouts","range":"10.0.0.0/17"}`), []string{"10.0.128.0/17"}},
+		{"all of it, of another network_name", of(`{"type":"whereabouts","network_name":"vlan20","range":"10.0.0.0/17"}`), []string{"10.0.0.0/16", "vlan20-10.0.128.0/17"}},
+		{"nothing where whereabouts has no object of it", func(c *cluster) { c.record = map[string]any{"range": "10.9.0.0/16"} }, nil},
+	} {
+		if got := fenced(tt.change); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: it fences %q; want %q", tt.name, got, tt.want)
+		}
 	}
 }
 
