@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"go4.org/netipx"
-	utilnet "k8s.io/utils/net"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
@@ -37,7 +36,8 @@ type Definition struct {
 	// has one; "" where there is none.
 	IPAM string
 	// Takes are the addresses that its IPAM may hand out by this configuration. It is nil
-	// where nothing is known of that IPAM, and where it is Tenure's.
+	// where nothing is known of that IPAM, and where it is Tenure's. Of static, where pods may ask
+	// for addresses, they are the whole subnets of those that it names.
 	Takes *netipx.IPSet
 	// CIDRs are the subnets of its ranges, and Gateways the routers that it names, by these.
 	CIDRs    []netip.Prefix
@@ -66,13 +66,17 @@ type Definition struct {
 	// Changed is when the definition was last written; zero if that is not known. Before that it
 	// may have been another IPAM's.
 	Changed time.Time
-	// Fault says why the configuration cannot be read; the rest is then empty.
+	// Fault says why the configuration cannot be read. The rest is then empty, but for one of
+	// Tenure's. By that nobody gets an address, and pods may have some by what it was before. It
+	// has the pool that it names, or its ranges, or all that there are, where none can be read.
 	Fault string
 	// Unread says why the ranges of another IPAM cannot be read. That IPAM may then give any
 	// address: CIDRs and Takes are all that there are.
 	Unread string
 	// Refused says why Tenure does not take the ipam section of another IPAM as its own.
 	Refused string
+	// AnyAddress says that its IPAM gives a pod whichever address the pod asks for.
+	AnyAddress bool
 }
 
 // An Object is one of whereabouts' IPPools: its name, and the range that it records
@@ -107,37 +111,16 @@ func (d Definition) otherSegment(domain string) bool {
 
 // plugin is what is read of any plugin's configuration.
 type plugin struct {
-	IPAM json.RawMessage `json:"ipam"`
+	IPAM         json.RawMessage `json:"ipam"`
+	Capabilities json.RawMessage `json:"capabilities"`
 }
 
-// keys are what is read of any IPAM's configuration.
-type keys struct {
-	Type          string `json:"type"`
-	NetworkName   string `json:"network_name"`
-	NodeSliceSize string `json:"node_slice_size"`
-	whereaboutsRange
-	IPRanges []whereaboutsRange `json:"ipRanges"`
-	DataDir  string             `json:"dataDir"`
-	hostLocalRange
-	Ranges    [][]hostLocalRange `json:"ranges"`
-	Addresses []struct {
-		Address string `json:"address"`
-	} `json:"addresses"`
-}
-
-// whereaboutsRange is a range as whereabouts' configuration describes it.
-type whereaboutsRange struct {
-	Range   string   `json:"range"`
-	First   string   `json:"range_start"`
-	Last    string   `json:"range_end"`
-	Exclude []string `json:"exclude"`
-}
-
-// hostLocalRange is a range as host-local's configuration describes it.
-type hostLocalRange struct {
-	Subnet string `json:"subnet"`
-	First  string `json:"rangeStart"`
-	Last   string `json:"rangeEnd"`
+// asks reports whether pods may ask for addresses by the plugin.
+func (p plugin) asks() bool {
+	var c struct {
+		IPs bool `json:"ips"`
+	}
+	return json.Unmarshal(p.Capabilities, &c) == nil && c.IPs
 }
 
 // ReadDefinition reads the configuration of a definition, single or list.
@@ -179,7 +162,13 @@ func ReadDefinition(namespace, name, config string, annotations map[string]strin
 	switch k.Type {
 	case Type:
 		d.Fault = d.readAsTenures(plugins[i].IPAM)
-		if d.IPAM == TypeLocal {
+		switch {
+		case d.Fault != "" && k.Pool != "":
+			d.PoolsThen = []string{k.Pool}
+		case d.Fault != "":
+			d.readTheirs(k)
+			d.Takes, d.Unread = nil, ""
+		case d.IPAM == TypeLocal:
 			d.readTheirs(k)
 		}
 		d.Pools = d.PoolsThen
@@ -187,6 +176,7 @@ func ReadDefinition(namespace, name, config string, annotations map[string]strin
 		d.Refused = d.readAsTenures(plugins[i].IPAM)
 		d.readTheirs(k)
 	case typeStatic:
+		d.AnyAddress = plugins[i].asks()
 		d.readStatic(k)
 	}
 	return d
@@ -234,140 +224,4 @@ func (d *Definition) readAsTenures(ipam json.RawMessage) (fault string) {
 		d.Gateways = gateways
 	}
 	return ""
-}
-
-// readTheirs reads the ranges of whereabouts or host-local as these do, and those of local mode,
-// which has the form of either. They pass over keys that they do not know. What they refuse counts
-// as far as it can be read: in doubt it is too much.
-func (d *Definition) readTheirs(k keys) {
-	var takes netipx.IPSetBuilder
-	var unread string
-	d.CIDRs = nil
-	add := func(text, first, last string, exclude []string) {
-		cidr, span, ok := readSpan(text, first, last)
-		if !ok {
-			unread = fmt.Sprintf("%.60q in its ipam section is no range", text)
-			return
-		}
-		d.CIDRs = append(d.CIDRs, cidr)
-		takes.AddRange(span)
-		for _, x := range exclude {
-			if _, span, ok := readSpan(x, "", ""); ok {
-				takes.RemoveRange(span)
-			} else if a, err := netip.ParseAddr(x); err == nil {
-				takes.Remove(a)
-			}
-		}
-	}
-	if k.Type != TypeHostLocal {
-		for _, r := range k.ranges() {
-			add(r.Range, r.First, r.Last, r.Exclude)
-		}
-	}
-	if k.Type != TypeWhereabouts {
-		if k.Subnet != "" {
-			add(k.Subnet, k.hostLocalRange.First, k.hostLocalRange.Last, nil)
-		}
-		for _, r := range slices.Concat(k.Ranges...) {
-			add(r.Subnet, r.First, r.Last, nil)
-		}
-	}
-	switch {
-	case unread != "":
-		d.Unread = unread
-	case len(d.CIDRs) == 0:
-		d.Unread = "its ipam section has no range; a file on the nodes may have"
-	}
-	if d.Unread != "" {
-		d.CIDRs = []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)}
-		for _, all := range d.CIDRs {
-			takes.AddPrefix(all)
-		}
-	}
-	d.Takes, _ = takes.IPSet() // of valid ranges alone
-}
-
-// readSpan reads a range: a CIDR, or "first-last/length". An end that is not in the CIDR does not
-// count.
-func readSpan(text, first, last string) (cidr netip.Prefix, span netipx.IPRange, ok bool) {
-	start, end := parseAddr(first), parseAddr(last)
-	from, to, dashed := strings.Cut(text, "-")
-	if dashed {
-		text = to
-	}
-	p, ok := parseCIDR(text)
-	if !ok {
-		return cidr, span, false
-	}
-	if dashed {
-		start, end = parseAddr(from), p.Addr()
-	}
-	cidr = p.Masked()
-	span = netipx.RangeOfPrefix(cidr)
-	if cidr.Contains(start) {
-		span = netipx.IPRangeFrom(start, span.To())
-	}
-	if cidr.Contains(end) && !end.Less(span.From()) {
-		span = netipx.IPRangeFrom(span.From(), end)
-	}
-	return cidr, span, true
-}
-
-// parseCIDR reads a CIDR as whereabouts does, which allows zeros in front of a number.
-func parseCIDR(text string) (p netip.Prefix, ok bool) {
-	ip, network, err := utilnet.ParseCIDRSloppy(text)
-	if err != nil {
-		return p, false
-	}
-	bits, _ := network.Mask.Size()
-	p = netip.PrefixFrom(parseAddr(ip.String()), bits)
-	return p, p.IsValid()
-}
-
-// parseAddr reads an address as whereabouts does. What is no address is the zero one.
-func parseAddr(text string) netip.Addr {
-	a, _ := netipx.FromStdIP(utilnet.ParseIPSloppy(text))
-	return a
-}
-
-// readStatic reads the addresses of the reference plugin static.
-func (d *Definition) readStatic(k keys) {
-	var takes netipx.IPSetBuilder
-	for _, a := range k.Addresses {
-		p, err := netip.ParsePrefix(a.Address)
-		if err != nil {
-			continue // the plugin refuses it too
-		}
-		d.CIDRs = append(d.CIDRs, p.Masked())
-		takes.Add(p.Addr())
-	}
-	d.Takes, _ = takes.IPSet()
-}
-
-// ranges returns whereabouts' ranges.
-func (k keys) ranges() []whereaboutsRange {
-	if k.Range == "" {
-		return k.IPRanges
-	}
-	return slices.Concat([]whereaboutsRange{k.whereaboutsRange}, k.IPRanges)
-}
-
-// whereabouts returns whereabouts' IPPools for these keys.
-func (k keys) whereabouts() (objects []Object) {
-	for _, r := range k.ranges() {
-		if p, _, ok := readSpan(r.Range, "", ""); ok {
-			objects = append(objects, Object{whereaboutsName(k.NetworkName, p), p})
-		}
-	}
-	return objects
-}
-
-// whereaboutsName returns how whereabouts names the IPPool of a range: its text with '-'
-// for ':' and '/', after the network's name if it has one.
-func whereaboutsName(network string, p netip.Prefix) string {
-	name := strings.NewReplacer(":", "-", "/", "-").Replace(p.String())
-	if network != "" {
-		name = network + "-" + name
-	}
-	return name
 }

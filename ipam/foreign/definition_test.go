@@ -74,7 +74,9 @@ func TestNoDefinitionVanishes(t *testing.T) {
 		{`{"type":"whereabouts","range":"10.1.0.0/24","exclud":["10.1.0.5/32"]}`, false},
 		{`{"type":"whereabouts","range":"10.0.0.0/33"}`, true},
 		{`{"type":"tenure","mode":"local","range":"10.0.0.0/24"}`, true},
-		{`{"type":"tenure","range":"10.0.0.0/24","exclud":["10.0.0.5/32"]}`, false},
+		{`{"type":"static","addresses":[{"address":"10.0.0.7/24"}]}`, true},
+		{`{"type":"static","addresses":[{"address":"10.1.0.7/24"}]}`, false},
+		{`{"type":"whereabouts","range":"10.1.0.0/24","addresses":[{"address":"10.0.0.7/24"}]}`, true},
 	} {
 		d := definition("d", tt.ipam)
 		if by, _ := lan(t).Others([]Definition{d}); (len(by) > 0) != tt.want {
@@ -94,6 +96,27 @@ func TestNoDefinitionVanishes(t *testing.T) {
 	}
 	if d := definition("d", `{"type":"tenure","range":"10.0.0.0/24","exclud":["10.0.0.5/32"]}`); d.Fault == "" {
 		t.Error("Tenure's own section with a misspelled key has no fault")
+	}
+	// By what Tenure refuses it gives nothing. It is of the segment of what it was before.
+	for ipam, want := range map[string]bool{
+		`{"type":"tenure","range":"10.0.0.0/24","exclud":["10.0.0.5/32"]}`: true,
+		`{"type":"tenure","range":"10.1.0.0/24","exclud":["10.0.0.5/32"]}`: false,
+		`{"type":"tenure","pool":"lan","range":"10.9.0.0/24"}`:             true,
+		`{"type":"tenure","pool":"other","range":"10.0.0.0/24"}`:           false,
+		`{"type":"tenure","rang":"10.1.0.0/24"}`:                           true, // nothing of it can be read
+	} {
+		d := definition("d", ipam)
+		segment := lan(t).Segment([]Definition{d})
+		if by, _ := lan(t).Others([]Definition{d}); d.Fault == "" || len(by) > 0 || (len(segment) > 0) != want {
+			t.Errorf("%s: fault %q, in the way %v, segment %v; want it there: %v", ipam, d.Fault, by, segment, want)
+		}
+	}
+	// Where pods may ask static for addresses, it gives them any of its subnet.
+	for capabilities, want := range map[string]bool{`{}`: false, `{"ips":true}`: true, `{"ips":false}`: false, `"ips"`: false} {
+		d := ReadDefinition("ns", "d", `{"type":"macvlan","capabilities":`+capabilities+`,"ipam":{"type":"static","addresses":[{"address":"10.0.0.9/24"}]}}`, nil)
+		if by, _ := lan(t).Others([]Definition{d}); (len(by) > 0) != want || d.AnyAddress != want {
+			t.Errorf("static with the capabilities %s is in the way: %v; want %v", capabilities, by, want)
+		}
 	}
 	if d := ReadDefinition("ns", "d", " ", nil); !strings.Contains(d.Fault, "no configuration of its own") {
 		t.Errorf("of a definition without a configuration it says %q", d.Fault)

@@ -129,10 +129,11 @@ func (p Pod) Selects(of map[string]bool) bool {
 	return slices.ContainsFunc(p.Selected, func(d string) bool { return of[d] })
 }
 
-// Segment returns the definitions of p's segment.
+// Segment returns the definitions of p's segment. One that Tenure refuses is of it, too: pods have
+// addresses by what it was before.
 func (p Pool) Segment(all []Definition) (segment []Definition) {
 	for _, d := range all {
-		if d.Fault == "" && !d.otherSegment(p.Domain) && p.touches(d) {
+		if !d.otherSegment(p.Domain) && p.touches(d) {
 			segment = append(segment, d)
 		}
 	}

@@ -270,7 +270,7 @@ func (w *weighing) ofStatus(c claim) bool {
 // elsewhere reports whether a definition is certainly of another segment.
 func (w *weighing) elsewhere(definition string) bool {
 	d := w.known[definition]
-	return d != nil && !w.mine[definition] && (d.otherSegment(w.Domain) || len(d.Pools) > 0 || d.Fault == "" && len(d.CIDRs) > 0)
+	return d != nil && !w.mine[definition] && (d.otherSegment(w.Domain) || len(d.Pools) > 0 || len(d.CIDRs) > 0)
 }
 
 // believed reports whether a pod has what its status alone says. Of a pod whose node has an agent

@@ -66,6 +66,9 @@ func (s *moveSegment) compare(seen foreignState, group []foreign.Definition, fro
 	}
 	c.findShared()
 	c.findGateways()
+	if from != foreign.Type {
+		c.findAsked()
+	}
 	slices.Sort(c.findings)
 	s.Findings = c.findings
 }
@@ -80,6 +83,16 @@ func (c *comparison) findGateways() {
 						d, gw, cidr, o, other, poolspec.RemedyTwoWires)
 				}
 			}
+		}
+	}
+}
+
+// findAsked finds definitions by which pods get whichever addresses they ask for, and that may be
+// of the segment: they name no subnet.
+func (c *comparison) findAsked() {
+	for _, d := range c.seen.definitions {
+		if d.AnyAddress && len(d.CIDRs) == 0 && slices.ContainsFunc(c.group, func(o foreign.Definition) bool { return !apart(d, o) }) {
+			c.find("%s names %s, and gives a pod whichever address the pod asks for (capability ips): see that no pod asks for one of the segment, or set its annotation tenure.dev/domain if it is another segment", d, d.IPAM)
 		}
 	}
 }

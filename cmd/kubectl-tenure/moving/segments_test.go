@@ -332,3 +332,19 @@ func TestSameOnEveryNode(t *testing.T) {
 		}
 	}
 }
+
+// TestAskedForAddresses: of a definition by which pods get what they ask for, and that names no
+// subnet, nobody knows of which segment it is: each that it may be of says so.
+func TestAskedForAddresses(t *testing.T) {
+	asked := func(name string, addresses string, annotations map[string]string) foreign.Definition {
+		return foreign.ReadDefinition("ns", name, `{"name":"`+name+`","type":"macvlan","capabilities":{"ips":true},"ipam":{"type":"static"`+addresses+`}}`, annotations)
+	}
+	seen := foreignState{definitions: []foreign.Definition{
+		aDefinition("lan", `{"type":"whereabouts","range":"10.0.0.0/24"}`), asked("any", "", nil),
+		asked("apart", "", map[string]string{"tenure.dev/domain": "vlan20"}), asked("elsewhere", `,"addresses":[{"address":"10.9.0.7/24"}]`, nil),
+	}}
+	got := segmentsOf(seen, "whereabouts", "tenure").Segments
+	if len(got) != 1 || len(got[0].Findings) != 1 || !strings.HasPrefix(got[0].Findings[0], "ns/any names static, and gives a pod whichever address the pod asks for") {
+		t.Errorf("segments %+v; want a note of ns/any", got)
+	}
+}
