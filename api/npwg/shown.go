@@ -13,6 +13,8 @@ type Shown struct {
 	Definition string // namespace/name
 	Interface  string
 	Addrs      []netip.Addr
+	// CIDRs says that some are written with the length of their subnet.
+	CIDRs bool
 }
 
 // defaultNamespace is the namespace of a definition that a pod has for its default network, if it
@@ -95,7 +97,7 @@ func readStatus(annotation string, selections, defaults []Selection, most int) (
 		s := Shown{Definition: definition, Interface: e.Interface}
 		for _, text := range e.IPs[:min(len(e.IPs), left)] {
 			if a, ok := address(text); ok {
-				s.Addrs = append(s.Addrs, a)
+				s.Addrs, s.CIDRs = append(s.Addrs, a), s.CIDRs || strings.Contains(text, "/")
 			}
 		}
 		left -= min(len(e.IPs), left)

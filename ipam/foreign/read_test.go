@@ -49,16 +49,17 @@ func TestSelectedAsMultusReads(t *testing.T) {
 // default network is of that. Without that annotation the default network is the cluster's.
 func TestSelectedAsDefault(t *testing.T) {
 	for _, tt := range []struct {
-		name, network, status, want string
+		name, network, status, ip, want string
 	}{
-		{"a definition", "ns/lan", "ns/lan", "[ns/lan] [{ns/lan eth0 [10.0.0.5]}]"},
-		{"of Multus's namespace", "lan", "kube-system/lan", "[kube-system/lan] [{kube-system/lan eth0 [10.0.0.5]}]"},
-		{"as JSON", `[{"name":"lan","namespace":"ns"}]`, "ns/lan", "[ns/lan] [{ns/lan eth0 [10.0.0.5]}]"},
-		{"the status has another name for it", "ns/lan", "the-bridge", "[ns/lan] [{ns/lan eth0 [10.0.0.5]}]"},
-		{"the cluster's", "", "cbr0", "[] []"},
+		{"a definition", "ns/lan", "ns/lan", "10.0.0.5", "[ns/lan] [{ns/lan eth0 [10.0.0.5] false}]"},
+		{"of Multus's namespace", "lan", "kube-system/lan", "10.0.0.5", "[kube-system/lan] [{kube-system/lan eth0 [10.0.0.5] false}]"},
+		{"as JSON", `[{"name":"lan","namespace":"ns"}]`, "ns/lan", "10.0.0.5", "[ns/lan] [{ns/lan eth0 [10.0.0.5] false}]"},
+		{"the status has another name for it", "ns/lan", "the-bridge", "10.0.0.5", "[ns/lan] [{ns/lan eth0 [10.0.0.5] false}]"},
+		{"the cluster's", "", "cbr0", "10.0.0.5", "[] []"},
+		{"with the length of the subnet", "ns/lan", "lan", "10.0.0.5/24", "[ns/lan] [{ns/lan eth0 [10.0.0.5] true}]"},
 	} {
 		o := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "else", Name: "p", UID: "p", Annotations: map[string]string{
-			npwg.AnnotationDefaultNetwork: tt.network, npwg.AnnotationStatus: fmt.Sprintf(`[{"name":%q,"interface":"eth0","ips":["10.0.0.5"],"default":true}]`, tt.status),
+			npwg.AnnotationDefaultNetwork: tt.network, npwg.AnnotationStatus: fmt.Sprintf(`[{"name":%q,"interface":"eth0","ips":[%q],"default":true}]`, tt.status, tt.ip),
 		}}}
 		if tt.network == "" {
 			delete(o.Annotations, npwg.AnnotationDefaultNetwork)

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
@@ -111,6 +112,10 @@ func obstruct(report *moveReport, seen foreignState) {
 				s.InTheWay = append(s.InTheWay, fmt.Sprintf("definition %s has node_slice_size: whereabouts' slices cannot be written", name))
 			}
 		}
+		if pods := showingCIDRs(seen.pods, s.Switch); len(pods) > 0 {
+			s.InTheWay = append(s.InTheWay, fmt.Sprintf("the status of pods shows addresses with the lengths of their subnets (statusIPs: CIDR): %s. whereabouts does not find an address there, "+
+				"and would take the record of a pod that runs away. Set statusIPs to Address, and make these pods anew", screen.Some(pods, 5)))
+		}
 	}
 	for i := range report.Segments {
 		s := &report.Segments[i]
@@ -138,6 +143,18 @@ func obstruct(report *moveReport, seen foreignState) {
 			}
 		}
 	}
+}
+
+// showingCIDRs returns the pods whose status shows addresses of some definitions with the lengths
+// of their subnets. To whereabouts' reconciler these are other texts than those of its records.
+func showingCIDRs(pods []foreign.Pod, definitions []string) (names []string) {
+	for i := range pods {
+		if slices.ContainsFunc(pods[i].Shows, func(s npwg.Shown) bool { return s.CIDRs && slices.Contains(definitions, s.Definition) }) {
+			names = append(names, pods[i].String())
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // moveOut moves the segments of which nothing is in the way.

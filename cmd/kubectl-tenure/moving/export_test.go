@@ -17,6 +17,22 @@ func TestRecorderKnowsAllPods(t *testing.T) {
 	}
 }
 
+// TestStatusWithCIDRs: whereabouts' reconciler takes a record away whose address it does not find
+// in the pod's status, as that very text. Where the status has CIDRs, nothing is exported.
+func TestStatusWithCIDRs(t *testing.T) {
+	with := aPod("with", "ns/lan", "10.0.0.5")
+	with.Shows[0].CIDRs = true
+	seen := foreignState{whereabouts: true, pods: []foreign.Pod{aPod("without", "ns/lan", "10.0.0.6"), with}}
+	report := moveReport{Segments: []moveSegment{{Switch: []string{"ns/lan"}}, {Switch: []string{"ns/other"}}}}
+	obstruct(&report, seen)
+	if why := report.Segments[0].InTheWay; len(why) != 1 || !strings.Contains(why[0], "(statusIPs: CIDR): ns/with. ") || !strings.Contains(why[0], "Set statusIPs to Address") {
+		t.Errorf("in the way of lan: %v", why)
+	}
+	if why := report.Segments[1].InTheWay; len(why) > 0 {
+		t.Errorf("in the way of another network: %v", why)
+	}
+}
+
 // TestRacksStayWithTenure: whereabouts has no ranges for some nodes alone, nor a subnet for each
 // node, and a pool that has them is not exported.
 func TestRacksStayWithTenure(t *testing.T) {
