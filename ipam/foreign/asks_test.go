@@ -205,6 +205,33 @@ func TestPendingAfterADefinitionWasWritten(t *testing.T) {
 	}
 }
 
+// TestPendingOfNewDefinitions: a definition that has always been Tenure's, and whose name no other
+// one had, has no pod wait that was bound since.
+func TestPendingOfNewDefinitions(t *testing.T) {
+	const ago = time.Minute
+	for _, tt := range []struct {
+		name  string
+		ipam  string
+		since time.Time // of the definition
+		bound time.Duration
+		want  Stage
+	}{
+		{"bound since", Type, now.Add(-ago), ago - skew - time.Second, StageClear},
+		{"bound before, when another may have had the name", Type, now.Add(-ago), ago + time.Second, StagePods},
+		{"bound so soon that clocks do not tell", Type, now.Add(-ago), ago - skew + time.Second, StagePods},
+		{"of a definition of which nobody knows since when", Type, time.Time{}, ago - skew - time.Second, StagePods},
+		{"of another IPAM's definition", TypeWhereabouts, now.Add(-ago), ago - skew - time.Second, StagePods},
+	} {
+		d := switched
+		d.IPAM, d.Since, d.Changed = tt.ipam, tt.since, now.Add(-time.Second)
+		p := pod("p", "ns/net", "")
+		p.Bound = now.Add(-tt.bound)
+		if _, _, found := weighed(lan(t), Facts{Definitions: []Definition{d}, Pods: []Pod{p}}); found.Stage != tt.want {
+			t.Errorf("%s: stage %d, %q; want %d", tt.name, found.Stage, found.Why, tt.want)
+		}
+	}
+}
+
 // TestAsks: only those nodes are asked of whose pods something is to be known, and nobody
 // where no definition, record or status of another IPAM touches what waits.
 func TestAsks(t *testing.T) {

@@ -66,6 +66,9 @@ type Definition struct {
 	// Changed is when the definition was last written; zero if that is not known. Before that it
 	// may have been another IPAM's.
 	Changed time.Time
+	// Since is from when on no other IPAM can have had a definition of its name: it has never been
+	// written again, and the controller has seen it made. Zero if that is not known.
+	Since time.Time
 	// Fault says why the configuration cannot be read. The rest is then empty, but for one of
 	// Tenure's. By that nobody gets an address, and pods may have some by what it was before. It
 	// has the pool that it names, or its ranges, or all that there are, where none can be read.

@@ -19,15 +19,19 @@ const retriedWithin = 150 * time.Second
 
 // pending returns the pods that may still get an address of the pool by another IPAM. They were
 // bound to their nodes before the pool took its addresses over, or before the definition was last
-// written that they select, and that may have been another IPAM's until then. Whether the other
-// IPAM is done with them their nodes have to say: see hasAll and hasAsked. Not so of pods that show
-// what Tenure has given them. After addWithin no pod counts.
+// written that they select, and that may have been another IPAM's until then. A definition that has
+// always been Tenure's counts only for pods that were bound while another may have had its name.
+// Whether the other IPAM is done with them their nodes have to say: see hasAll and hasAsked. Not so
+// of pods that show what Tenure has given them. After addWithin no pod counts.
 func (w *weighing) pending(segment []Definition) (waiting []*Pod) {
 	since := map[string]time.Time{}
 	for _, d := range segment {
 		at := w.Since
 		if d.Changed.After(at) {
 			at = d.Changed
+		}
+		if d.IPAM == Type && !d.Since.IsZero() && d.Since.Before(at) {
+			at = d.Since
 		}
 		if !at.IsZero() && w.Now.Sub(at) <= addWithin {
 			since[d.String()] = at.Add(skew)

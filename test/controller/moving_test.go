@@ -323,3 +323,23 @@ func TestReservation(t *testing.T) {
 	says(short, metav1.ConditionFalse, v1alpha1.ReasonExpired)
 	freed(t, uidOf(short), 20*time.Second)
 }
+
+// TestNewDefinitionsWaitForNoPod: a pod that is made with its definitions, which have always been
+// Tenure's, does not keep their pool closed: no other IPAM's ADD can be under way.
+func TestNewDefinitionsWaitForNoPod(t *testing.T) {
+	start(t)
+	opened(t, pool(t, "10.87.0.0/24")) // the controller watches definitions by now
+	time.Sleep(7 * time.Second)        // of pods that are bound so soon after that, clocks do not tell
+	ns, name := namespace(t), fleet.Unique("pool")
+	for _, network := range []string{"first", "second"} {
+		definition(t, ns, network, fleet.Unique("net"), ofPool(name))
+	}
+	waits := running(t, ns, "waits", "nowhere", "first,second")
+	waits.Status.Conditions[0].LastTransitionTime = metav1.Now()
+	if err := kc.Status().Update(t.Context(), waits); err != nil {
+		t.Fatal(err)
+	}
+	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPPoolSpec{Domain: name, Ranges: []v1alpha1.Range{{CIDR: "10.88.0.0/24"}}}}
+	fleet.Create(t, kc, p)
+	opened(t, p)
+}

@@ -93,6 +93,7 @@ type Looker struct {
 
 	mu       sync.Mutex
 	verdicts map[protocol.PoolName]foreign.Verdict // guarded by mu
+	names    names                                 // guarded by mu
 
 	// The rest is Run's alone.
 	current *look                    // that waits for the nodes' agents; nil if none does
@@ -233,11 +234,14 @@ func (l *Looker) definitions(ctx context.Context) ([]foreign.Definition, error) 
 	if err := l.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list definitions: %w", err)
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.names.forget(l.Now())
 	all := make([]foreign.Definition, len(list.Items))
 	for i := range list.Items {
 		o := &list.Items[i]
 		all[i] = foreign.ReadDefinition(o.Namespace, o.Name, o.Spec.Config, o.Annotations)
-		all[i].Changed = changedAt(o)
+		all[i].Changed, all[i].Since = changedAt(o), l.names.of(o)
 	}
 	return all, nil
 }

@@ -17,16 +17,32 @@ import (
 // Setup has the manager run l while it leads, and wakes l when a pool or a definition
 // changes what it is about.
 func (l *Looker) Setup(mgr ctrl.Manager) error {
-	wake := cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { l.Wake() },
+	wake := cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(o any, first bool) {
+			l.added(o, first)
+			l.Wake()
+		},
 		UpdateFunc: func(was, is any) {
+			if a, ok := was.(client.Object); ok && a.GetUID() != is.(client.Object).GetUID() {
+				l.removed(was)
+				l.added(is, false)
+			}
 			if changed(was, is) {
 				l.Wake()
 			}
 		},
-		DeleteFunc: func(any) { l.Wake() },
+		DeleteFunc: func(o any) {
+			if last, ok := o.(cache.DeletedFinalStateUnknown); ok {
+				o = last.Obj
+			}
+			l.removed(o)
+			l.Wake()
+		},
 	}
 	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		l.mu.Lock()
+		l.names = newNames(l.Now())
+		l.mu.Unlock()
 		for _, of := range []client.Object{&v1alpha1.IPPool{}, &nad.NetworkAttachmentDefinition{}} {
 			informer, err := mgr.GetCache().GetInformer(ctx, of)
 			if err != nil {
@@ -38,6 +54,24 @@ func (l *Looker) Setup(mgr ctrl.Manager) error {
 		}
 		return l.Run(ctx)
 	}))
+}
+
+// added notes that an object was made, if it is a definition.
+func (l *Looker) added(o any, first bool) {
+	if d, ok := o.(*nad.NetworkAttachmentDefinition); ok {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.names.added(d, first, l.Now())
+	}
+}
+
+// removed notes that an object is gone, if it is a definition.
+func (l *Looker) removed(o any) {
+	if d, ok := o.(*nad.NetworkAttachmentDefinition); ok {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.names.removed(d, l.Now())
+	}
 }
 
 // changed reports whether an object has changed in something that matters to a look. The counts of

@@ -1,0 +1,66 @@
+package looker
+
+import (
+	"time"
+
+	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// names is what a watch has told of the definitions' names: from when on a definition's name can
+// have been no other's.
+type names struct {
+	begun time.Time               // since when the watch is heard
+	since map[types.UID]time.Time // of definitions that were seen made
+	gone  map[string]time.Time    // when the last definition of a name was seen to go
+}
+
+const (
+	// heardWithin is how long after a definition was made the watch tells of it, with room for
+	// clocks that differ. If it takes longer the watch was interrupted, and may have missed
+	// another definition of the name.
+	heardWithin = 10 * time.Second
+	// goneFor is how long a name is remembered. No ADD by a definition goes on for that long.
+	goneFor = time.Hour
+)
+
+// newNames returns what is known when a watch begins.
+func newNames(now time.Time) names {
+	return names{begun: now, since: map[types.UID]time.Time{}, gone: map[string]time.Time{}}
+}
+
+// added notes a definition. First says that it was there when the watch began.
+func (n *names) added(o *nad.NetworkAttachmentDefinition, first bool, now time.Time) {
+	if first || now.Sub(o.CreationTimestamp.Time).Abs() > heardWithin {
+		return
+	}
+	since := n.begun
+	if gone := n.gone[o.Namespace+"/"+o.Name]; gone.After(since) {
+		since = gone
+	}
+	n.since[o.UID] = since
+}
+
+// removed notes that a definition is gone.
+func (n *names) removed(o *nad.NetworkAttachmentDefinition, now time.Time) {
+	delete(n.since, o.UID)
+	n.gone[o.Namespace+"/"+o.Name] = now
+}
+
+// of returns from when on o's name can have been no other definition's, if o has never been written
+// again. It is zero if that is not known.
+func (n *names) of(o *nad.NetworkAttachmentDefinition) time.Time {
+	if o.Generation != 1 {
+		return time.Time{}
+	}
+	return n.since[o.UID]
+}
+
+// forget drops what does not matter any more.
+func (n *names) forget(now time.Time) {
+	for name, at := range n.gone {
+		if now.Sub(at) > goneFor {
+			delete(n.gone, name)
+		}
+	}
+}
