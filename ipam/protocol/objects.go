@@ -190,6 +190,16 @@ type OwnerRef struct {
 	UID  UID    `json:"uid,omitempty"`
 }
 
+// ResourceClaimRef names a ResourceClaim, by which a pod has devices.
+type ResourceClaimRef struct {
+	Namespace string
+	Name      string
+	UID       UID
+}
+
+// String returns "namespace/name".
+func (r ResourceClaimRef) String() string { return r.Namespace + "/" + r.Name }
+
 // ClaimRef names an IPAMClaim.
 type ClaimRef struct {
 	Namespace string `json:"namespace"`

@@ -55,6 +55,11 @@ func (a *Agent) add(ctx context.Context, req agentapi.Request) (*agentapi.Result
 	if err != nil {
 		return nil, err
 	}
+	return a.serveAdd(ctx, req, conf, func(ctx context.Context, add *addCall) error { return a.selectPod(ctx, add, false) })
+}
+
+// serveAdd is add once conf is read. whose finds out whose interface it is, and what was selected.
+func (a *Agent) serveAdd(ctx context.Context, req agentapi.Request, conf *poolspec.Config, whose func(context.Context, *addCall) error) (*agentapi.Result, error) {
 	a.logIgnored(ctx, conf)
 	key := store.Key{Network: conf.Name, ContainerID: req.ContainerID, IfName: req.IfName}
 	unlock, err := a.attachments.keys.Lock(ctx, a.sched, key)
@@ -72,7 +77,7 @@ func (a *Agent) add(ctx context.Context, req agentapi.Request) (*agentapi.Result
 	if err := a.attachments.consumeJournal(ctx, add.key); err != nil {
 		return nil, err
 	}
-	if err := a.selectPod(ctx, add, false); err != nil {
+	if err := whose(ctx, add); err != nil {
 		return nil, err
 	}
 	if uid := add.demand.Pod.UID; uid != "" {

@@ -46,7 +46,7 @@ func New(cfg Config, st *store.Store, cl Cluster, s sched.Scheduler, host Host, 
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("agent configuration: %w", err)
 	}
-	a := assemble(&base{cfg: cfg, st: st, cl: cl, sched: s, host: host, log: log})
+	a := assemble(&base{cfg: cfg, st: st, cl: cl, sched: s, host: sparingHost{host}, log: log})
 	a.cl.Leases, a.cl.SubLeases = carefulLeases{cl.Leases, a.rights}, carefulSubLeases{cl.SubLeases, a.rights}
 	a.cl.Pools, a.cl.Registrations = carefulPools{cl.Pools, a.rights}, carefulRegistrations{cl.Registrations, a.rights}
 	a.rights.public = leasestatus.New(leasestatus.Config{

@@ -77,8 +77,9 @@ type suspicion struct {
 }
 
 // sweep frees attachments whose DEL never came: the network namespace is gone, and
-// the pod is gone too, or has a newer sandbox, or was of another boot; seen twice,
-// SweepEvery apart, by live reads. What cannot be verified is alive.
+// the pod is gone too, or has a newer sandbox, or was of another boot; and those of ResourceClaims
+// that are gone. It frees what it has seen twice, SweepEvery apart, by live reads. What cannot be
+// verified is alive.
 func (as *attachments) sweep(ctx context.Context) {
 	all, err := as.allAttachments()
 	if err != nil {
@@ -88,7 +89,7 @@ func (as *attachments) sweep(ctx context.Context) {
 	now := as.sched.Now()
 	suspects := map[store.Key]suspicion{}
 	for _, att := range all {
-		if !as.host.Gone(att) || !as.podGone(ctx, att, all) {
+		if !as.isGarbage(ctx, att, all) {
 			continue
 		}
 		s, seen := as.sweeper.first[att.Key]
@@ -108,6 +109,17 @@ func (as *attachments) sweep(ctx context.Context) {
 		as.log.InfoContext(ctx, "garbage freed", "sandbox", att.ContainerID, "interface", att.IfName, "pod", att.Pod.String())
 	}
 	as.sweeper.first = suspects
+}
+
+// isGarbage reports whether att is nobody's any more, as it looks now.
+func (as *attachments) isGarbage(ctx context.Context, att store.Attachment, all []store.Attachment) bool {
+	if ref, ok := att.ResourceClaim(); ok {
+		return as.resourceClaimGone(ctx, att, ref, all)
+	}
+	if !as.host.Gone(att) || !as.podGone(ctx, att, all) {
+		return false
+	}
+	return true
 }
 
 // podGone reports whether nothing can use an attachment whose network namespace

@@ -23,6 +23,8 @@ type Cluster struct {
 	Pools         Pools
 	Pods          Pods
 	Events        Events
+	// ResourceClaims reads ResourceClaims; nil where nobody serves their devices.
+	ResourceClaims ResourceClaims
 	// Access says who may use pools; it asks the API server only where nobody has told
 	// it lately.
 	Access access.Facts
@@ -73,6 +75,12 @@ type Registrations interface {
 // Claims reads claims.
 type Claims interface {
 	ReadClaim(ctx context.Context, namespace, name string) (protocol.Claim, protocol.Outcome, error)
+}
+
+// ResourceClaims reads ResourceClaims live.
+type ResourceClaims interface {
+	// ResourceClaimUID returns the UID of the ResourceClaim of that name.
+	ResourceClaimUID(ctx context.Context, namespace, name string) (protocol.UID, protocol.Outcome, error)
 }
 
 // Pools reads and follows pools by name.

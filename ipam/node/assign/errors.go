@@ -113,7 +113,10 @@ func (e *CheckError) Error() string { return fmt.Sprintf("attachment %s %s", e.K
 
 // describe names an attachment to a person who asks who has an address.
 func describe(x store.Attachment) string {
+	ref, claimed := x.ResourceClaim()
 	switch {
+	case claimed:
+		return fmt.Sprintf("ResourceClaim %s, device %s, network %s (pod %s)", ref, x.IfName, x.Network, x.Pod.Name)
 	case x.Key == (store.Key{}):
 		return "an attachment that is not recorded"
 	case x.Pod.Name == "":

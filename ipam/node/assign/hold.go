@@ -32,7 +32,7 @@ func Hold(tx *store.Tx, a Demand) (store.Attachment, error) {
 	if err != nil {
 		return store.Attachment{}, err
 	}
-	if ok && samePod(held, a) {
+	if ok && sameOwner(held, a) {
 		return repeat(tx, held, a)
 	}
 	if ok {
@@ -70,9 +70,11 @@ func (a Demand) check() error {
 	return errors.Join(errs...)
 }
 
-// samePod reports whether held and a are one pod's, as far as the runtime says.
-func samePod(held store.Attachment, a Demand) bool {
-	return held.Pod.UID == a.Pod.UID || held.Pod.UID == "" || a.Pod.UID == ""
+// sameOwner reports whether held and a are one pod's, as far as the runtime says, or one
+// ResourceClaim's, which may be of one pod after the other.
+func sameOwner(held store.Attachment, a Demand) bool {
+	_, claimed := held.ResourceClaim()
+	return held.Pod.UID == a.Pod.UID || held.Pod.UID == "" || a.Pod.UID == "" || claimed && held.Netns == a.Netns
 }
 
 // repeat answers an ADD of an attachment that has addresses. It records what has

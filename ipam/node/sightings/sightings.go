@@ -90,6 +90,16 @@ func (r *Reporter) Answer() string {
 	return r.answer
 }
 
+// HasSandbox reports whether a sandbox of the pod may be there, as the CNI library's results say.
+// Where one of these cannot be read, it may.
+func (r *Reporter) HasSandbox(pod protocol.UID) bool {
+	cached, unread, err := r.host.Cached()
+	if err != nil || len(unread) > 0 {
+		return true
+	}
+	return slices.ContainsFunc(cached, func(e cniresults.Entry) bool { return sandboxOf(e).pod.UID == pod && r.host.There(e.Netns) })
+}
+
 const (
 	// tellsArrived is how many of the last ADDs a report tells, and tellsFreed how many of the last
 	// DELs of one address. Anybody can have pods come and go in quick succession, on one address as

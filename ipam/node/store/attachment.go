@@ -5,17 +5,20 @@ import (
 	"fmt"
 	"iter"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
 // An Attachment is one interface of one pod and the addresses that it was
-// answered.
+// answered. That of a device of a ResourceClaim has the ResourceClaim's UID for its container ID,
+// the device's name for its interface, and the pod that had the ResourceClaim last.
 type Attachment struct {
 	Key
 
-	Pod   protocol.PodRef
+	Pod protocol.PodRef
+	// Netns is the path of the network namespace, or [ResourceClaimNetns].
 	Netns string
 	// NetnsID tells a network namespace from a later one at the same path:
 	// "device:inode".
@@ -34,6 +37,22 @@ type Attachment struct {
 	// are not out of this node's blocks: the use of Claim, or without a claim a
 	// request that was granted them. Otherwise "".
 	Use string
+}
+
+// resourceClaim stands before a ResourceClaim's name in the place of a path, which begins with "/".
+const resourceClaim = "resourceclaim:"
+
+// ResourceClaimNetns returns the Netns of what a ResourceClaim of that name has: which network
+// namespace its device is in, nobody tells.
+func ResourceClaimNetns(name string) string { return resourceClaim + name }
+
+// ResourceClaim returns the ResourceClaim whose device a is; ok is false where a is a sandbox's.
+func (a Attachment) ResourceClaim() (ref protocol.ResourceClaimRef, ok bool) {
+	name, ok := strings.CutPrefix(a.Netns, resourceClaim)
+	if !ok {
+		return ref, false
+	}
+	return protocol.ResourceClaimRef{Namespace: a.Pod.Namespace, Name: name, UID: protocol.UID(a.ContainerID)}, true
 }
 
 // An Address is one address of an attachment.

@@ -1,0 +1,126 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
+	"github.com/tenure-ipam/tenure/ipam/cniresults"
+	"github.com/tenure-ipam/tenure/ipam/node/assign"
+	"github.com/tenure-ipam/tenure/ipam/node/sightings"
+	"github.com/tenure-ipam/tenure/ipam/node/store"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// oneResourceClaim is a cluster with the ResourceClaim ns/nic of that UID, or what a read of it
+// comes to.
+type oneResourceClaim struct {
+	uid   protocol.UID
+	out   protocol.Outcome
+	reads int
+}
+
+func (c *oneResourceClaim) ResourceClaimUID(_ context.Context, namespace, name string) (protocol.UID, protocol.Outcome, error) {
+	c.reads++
+	if namespace != "ns" || name != "nic" {
+		return "", protocol.NotFound, errors.New("not found")
+	}
+	return c.uid, c.out, nil
+}
+
+// boxHost is a host on which pods have sandboxes by the CNI library's results, with a namespace or
+// without one, and no namespace that was recorded is there.
+type boxHost struct {
+	goneHost
+	pods   map[string]bool
+	unread []*cniresults.FileError
+}
+
+func (h boxHost) Cached() (all []cniresults.Entry, unread []*cniresults.FileError, err error) {
+	for pod, there := range h.pods {
+		e := cniresults.Entry{Args: "K8S_POD_UID=" + pod, Netns: "gone"}
+		if there {
+			e.Netns = "there"
+		}
+		all = append(all, e)
+	}
+	return all, h.unread, nil
+}
+
+func (boxHost) There(netns string) bool { return netns == "there" }
+
+func TestResourceClaimGone(t *testing.T) {
+	const uid = "rc"
+	for _, tt := range []struct {
+		name  string
+		now   *oneResourceClaim // nil: nobody reads ResourceClaims
+		host  boxHost
+		boot  string
+		want  bool
+		reads int
+	}{
+		{"it is there", &oneResourceClaim{uid: uid, out: protocol.Done}, boxHost{}, "", false, 1},
+		{"it is there, of an earlier boot", &oneResourceClaim{uid: uid, out: protocol.Done}, boxHost{}, "before", false, 1},
+		{"it is gone", &oneResourceClaim{out: protocol.NotFound}, boxHost{}, "", true, 1},
+		{"another has its name", &oneResourceClaim{uid: "other", out: protocol.Done}, boxHost{}, "", true, 1},
+		{"it is not known", &oneResourceClaim{out: protocol.Unknown}, boxHost{}, "", false, 1},
+		{"it may not be read", &oneResourceClaim{out: protocol.Refused}, boxHost{}, "", false, 1},
+		{"it is gone, and the pod's sandbox is there", &oneResourceClaim{out: protocol.NotFound}, boxHost{pods: map[string]bool{"pod": true}}, "", false, 0},
+		{"it is gone, and so is the sandbox", &oneResourceClaim{out: protocol.NotFound}, boxHost{pods: map[string]bool{"pod": false, "other": true}}, "", true, 1},
+		{"it is gone, and what is on the host does not read", &oneResourceClaim{out: protocol.NotFound}, boxHost{unread: []*cniresults.FileError{{}}}, "", false, 0},
+		{"nobody serves devices any more", nil, boxHost{}, "", false, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a := newRestoredAgent(t)
+			a.host = sparingHost{tt.host}
+			a.attachments.sightings = sightings.New(a.st, a.host, a.sched, a.log, a.background, func() {})
+			if tt.now != nil {
+				a.cl.ResourceClaims = tt.now
+			}
+			att := store.Attachment{
+				Key: store.Key{Network: "lan", ContainerID: uid, IfName: "eth1"}, Netns: store.ResourceClaimNetns("nic"), Boot: tt.boot,
+				Pod: protocol.PodRef{Namespace: "ns", Name: "p", UID: "pod"},
+			}
+			if got := a.attachments.isGarbage(t.Context(), att, []store.Attachment{att}); got != tt.want {
+				t.Errorf("garbage: %v; want %v", got, tt.want)
+			}
+			if tt.now != nil && tt.now.reads != tt.reads {
+				t.Errorf("%d reads; want %d", tt.now.reads, tt.reads)
+			}
+			if a.host.Gone(att) {
+				t.Error("its network namespace is said to be gone")
+			}
+		})
+	}
+}
+
+func TestDeviceError(t *testing.T) {
+	a := newRestoredAgent(t)
+	for _, tt := range []struct {
+		err  error
+		want DeviceFault
+	}{
+		{&assign.TakenError{}, DeviceConflict},
+		{&assign.ConflictError{}, DeviceConflict},
+		{&RefusedError{protocol.Refusal{Reason: refusedInUse}}, DeviceConflict},
+		{&RefusedError{protocol.Refusal{Reason: refusedNotAssignable}}, DeviceInvalid},
+		{&RefusedError{protocol.Refusal{Reason: "Exhausted"}}, DevicePasses},
+		{&ClaimError{}, DeviceConflict},
+		{&ClaimError{Later: true}, DevicePasses},
+		{&sourcedError{"lan"}, DeviceInvalid},
+		{&selectionError{}, DeviceInvalid},
+		{poolspec.ErrConfig, DeviceInvalid},
+		{&assign.NoRoomError{}, DevicePasses},
+		{&notServingError{}, DevicePasses},
+		{&notReadyError{Pool: "lan"}, DevicePasses},
+		{store.ErrCorrupt, DevicePasses},
+		{agentapi.ErrStopped, DevicePasses},
+		{errors.New("anything"), DevicePasses},
+	} {
+		if got := a.deviceError(tt.err); got.Fault != tt.want || !errors.Is(got, tt.err) {
+			t.Errorf("%T %v: %d; want %d", tt.err, tt.err, got.Fault, tt.want)
+		}
+	}
+}
