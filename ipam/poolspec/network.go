@@ -21,14 +21,23 @@ func ParseNetwork(config []byte, definition string) ([]*Config, error) {
 	if _, ok := top.get("name"); !ok {
 		top.set("name", quote(definition))
 	}
+	plugins, err := oursOf(top)
+	if err != nil || len(plugins) == 0 {
+		return nil, err
+	}
+	return parseAll(plugins)
+}
+
+// oursOf returns the plugins of a configuration, single or list, whose IPAM is Tenure's.
+func oursOf(top object) (plugins []object, err error) {
+	fs := faults{kind: ErrConfig}
 	raw, isList := top.get("plugins")
 	if !isList {
 		if !isOurs(top) {
 			return nil, nil
 		}
-		return parseAll([]object{top})
+		return []object{top}, nil
 	}
-	var plugins []object
 	for i, item := range fs.items("plugins", raw) {
 		o, ok := fs.dict(fmt.Sprintf("plugins[%d]", i), item)
 		if !ok || !isOurs(o) {
@@ -42,10 +51,7 @@ func ParseNetwork(config []byte, definition string) ([]*Config, error) {
 		}
 		plugins = append(plugins, o)
 	}
-	if err := fs.err(); err != nil {
-		return nil, err
-	}
-	return parseAll(plugins)
+	return plugins, fs.err()
 }
 
 // parseAll reads each of the configurations.
