@@ -132,6 +132,7 @@ func (o *options) flags(flags *pflag.FlagSet, getenv func(string) string) (node 
 	flags.DurationVar(&c.Agent.Idle, "idle", a.Idle, "how long a lease that nothing uses is kept")
 	flags.StringVar(&c.Agent.Machine, "machine-id", "", "what tells this machine from others (default: the firmware's UUID, else /etc/machine-id)")
 	flags.StringVar(&o.bootFile, "boot-id-file", daemon.DefaultBootFile, "file that says in which boot of the machine this is, where the kernel's own is another machine's, as in a node that is a container")
+	flags.StringVar(&c.DRASocket, "dra-socket", getenv("DRA_SOCKET"), "path of a socket on which DRANET, the driver of network devices, asks for addresses of ResourceClaims; empty: none. See docs/howto/resource-claims.md (default: $DRA_SOCKET)")
 	historyFlags(flags, &c.HistoryBounds)
 	attachFlags(flags, c)
 	flags.BoolVar(&o.debug, "debug", false, "log more")

@@ -9,6 +9,7 @@ import (
 	authorization "k8s.io/api/authorization/v1"
 	coordination "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	resource "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
@@ -54,6 +55,7 @@ func newMapper(cfg *rest.Config, hc *http.Client) (meta.RESTMapper, error) {
 		{corev1.SchemeGroupVersion, "Pod", "pods", meta.RESTScopeNamespace},
 		{corev1.SchemeGroupVersion, "Namespace", "namespaces", meta.RESTScopeRoot},
 		{corev1.SchemeGroupVersion, "Event", "events", meta.RESTScopeNamespace},
+		{resource.SchemeGroupVersion, "ResourceClaim", "resourceclaims", meta.RESTScopeNamespace},
 		{coordination.SchemeGroupVersion, "Lease", "leases", meta.RESTScopeNamespace},
 		{authorization.SchemeGroupVersion, "SubjectAccessReview", "subjectaccessreviews", meta.RESTScopeRoot},
 		{v1alpha1.GroupVersion, "IPPool", "ippools", meta.RESTScopeRoot},

@@ -41,6 +41,11 @@ func Install(ctx context.Context, cp *controlplane.ControlPlane, kc client.Clien
 // InstallRoles creates the roles that Tenure is shipped with.
 func InstallRoles(ctx context.Context, kc client.Client) error { return install(ctx, kc, "rbac") }
 
+// InstallDRA creates the roles of a cluster with addresses for ResourceClaims.
+func InstallDRA(ctx context.Context, kc client.Client) error {
+	return install(ctx, kc, "dra/rbac.yaml")
+}
+
 // InstallPolicies creates the policies that Tenure is shipped with. The API server
 // enforces them from some moments later on.
 func InstallPolicies(ctx context.Context, kc client.Client) error {

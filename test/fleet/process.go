@@ -52,7 +52,7 @@ func (p Program) Agent(c daemon.Config, log string, further ...string) *process.
 	}, further...)
 	for _, f := range [][2]string{
 		{"--store", c.Store}, {"--socket", c.Socket}, {"--journal", a.JournalDir}, {"--netns-dirs", strings.Join(c.NetnsDirs, ",")},
-		{"--cni-results", strings.Join(c.ResultDirs, ",")}, {"--cni-conf", r.Source}, {"--cni-conf-dir", r.Dir}, {"--cni-conf-name", r.Name},
+		{"--cni-results", strings.Join(c.ResultDirs, ",")}, {"--dra-socket", c.DRASocket}, {"--cni-conf", r.Source}, {"--cni-conf-dir", r.Dir}, {"--cni-conf-name", r.Name},
 	} {
 		if f[1] != "" {
 			args = append(args, f[0], f[1])

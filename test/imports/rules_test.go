@@ -153,6 +153,10 @@ var rules = []rule{
 		never: join(ours, kubernetes, bolt, cni),
 	},
 	{
+		pkg: "./ipam/node/dranet", why: "it reads and writes DRANET's words: whose addresses they are the agent decides, and what the cluster has it is told",
+		never: join(kubernetes, cni, processes, []string{"./attach", "./claims"}),
+	},
+	{
 		pkg: "./ipam/node/sched", why: "it starts what an agent does, whatever that is",
 		never: join(ours, kubernetes, bolt, cni), but: []string{"./ipam/protocol"},
 	},

@@ -77,6 +77,9 @@ type Config struct {
 	History       string
 	HistoryBounds history.Bounds
 
+	// DRASocket is the path of the socket on which DRANET is served; empty: it is not.
+	DRASocket string
+
 	// PodResources is the path of the kubelet's pod-resources socket.
 	PodResources string
 
@@ -200,7 +203,12 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	devices, err := d.devices(ctx, c, api, a, attach)
+	if err != nil {
+		return errors.Join(err, ln.Close())
+	}
 	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return devices(ctx) })
 	serve := func(ctx context.Context) error { return agentapi.Serve(ctx, ln, a, agentapi.DefaultLimits(), d.log) }
 	g.Go(func() error { return a.Run(ctx, serve) })
 	g.Go(func() error { return untilBroken(ctx, st) })
@@ -217,15 +225,19 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 		g.Go(func() error { return finder.Run(ctx) })
 	}
 	if d.cfg.Listen != "" {
-		isReady := func(ctx context.Context) (bool, string) {
-			if !podCache.Synced() {
-				return false, "this node's pods have not been listed since the agent started"
-			}
-			return a.Ready(ctx)
-		}
-		g.Go(func() error { return serveHTTP(ctx, d.cfg, isReady, collectors) })
+		g.Go(func() error { return serveHTTP(ctx, d.cfg, readiness(podCache, a), collectors) })
 	}
 	return g.Wait()
+}
+
+// readiness returns what tells whether the node can serve ADDs.
+func readiness(podCache *kube.PodCache, a *agent.Agent) func(context.Context) (ok bool, why string) {
+	return func(ctx context.Context) (bool, string) {
+		if !podCache.Synced() {
+			return false, "this node's pods have not been listed since the agent started"
+		}
+		return a.Ready(ctx)
+	}
 }
 
 // untilBroken waits until the store has to be opened again, which is an error, or ctx ends.
@@ -264,10 +276,14 @@ func (d *Daemon) client() (client.WithWatch, *kube.API, error) {
 
 func (d *Daemon) cluster(c client.WithWatch, api *kube.API, cache *kube.PodCache, events *kube.Events) agent.Cluster {
 	follower := watches{api, c, d.log}
-	return agent.Cluster{
+	of := agent.Cluster{
 		Leases: api, SubLeases: follower, Registrations: follower, Claims: api, Pools: pools{api, c}, Pods: pods{api, cache}, Events: events,
 		Trouble: d.line.Trouble,
 	}
+	if d.cfg.DRASocket != "" { // else the role does not let it read any
+		of.ResourceClaims = api
+	}
+	return of
 }
 
 // lockBeside takes the lock that lies beside the socket, in a directory that does
