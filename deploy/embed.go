@@ -9,6 +9,7 @@ import "embed"
 //	crds           the CustomResourceDefinitions of tenure.dev, made by controller-gen
 //	crds/upstream  those of NetworkAttachmentDefinition and IPAMClaim, as published
 //	               upstream, with the short name nad: to be installed only where absent
+//	dra            what a cluster with addresses for ResourceClaims has besides
 //	names          the role and the flag by which addresses get names
 //	podnetworks    what a cluster with PodNetworks has besides
 //	policies       ValidatingAdmissionPolicies, each with its binding
@@ -19,5 +20,5 @@ import "embed"
 //
 // kustomization.yaml has all of them but crds/upstream.
 //
-//go:embed crds/*.yaml crds/upstream/*.yaml kustomization.yaml names/*.yaml podnetworks/*.yaml policies/*.yaml programs/*.yaml rbac/*.yaml
+//go:embed crds/*.yaml crds/upstream/*.yaml dra/*.yaml kustomization.yaml names/*.yaml podnetworks/*.yaml policies/*.yaml programs/*.yaml rbac/*.yaml
 var FS embed.FS

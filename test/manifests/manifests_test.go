@@ -31,6 +31,7 @@ const (
 	podNetworks = "components: [../../deploy/attach, ../../deploy/podnetworks]\n"
 	vifs        = "components: [../../deploy/attach, ../../deploy/vifs]\n"
 	names       = "components: [../../deploy/names]\n"
+	dra         = "components: [../../deploy/dra]\n"
 	neutron     = "components: [../../deploy/neutron]\n"
 	check       = "components: [../../deploy/check]\n"
 	openshift   = "components: [../../deploy/openshift]\n"
@@ -74,6 +75,9 @@ func TestChartIsTheBase(t *testing.T) {
 		},
 		"names": {
 			Base + images + names, []string{"--set=names.enabled=true"},
+		},
+		"addresses for ResourceClaims": {
+			Base + images + dra, []string{"--set=dra.enabled=true"},
 		},
 		"Neutron": {
 			Base + images + neutron, []string{"--set=neutron.cloudsSecret=tenure-neutron"},
@@ -246,6 +250,8 @@ func TestChartRefuses(t *testing.T) {
 		"vifs.enabled=true":                                 "attach.enabled",
 		"names.enabled=yes":                                 "/names/enabled",
 		"controller.extraArgs={--names}":                    "/controller/extraArgs/0",
+		"dra.enabled=yes":                                   "/dra/enabled",
+		"agent.extraArgs={--dra-socket=/x}":                 "/agent/extraArgs/0",
 		"neutron.cloudsSecret=true":                         "/neutron/cloudsSecret",
 		"controller.extraArgs={--neutron-cloud=x}":          "/controller/extraArgs/0",
 		"vifs.kuryrAnnotation=yes":                          "/vifs/kuryrAnnotation",
