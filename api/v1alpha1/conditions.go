@@ -32,6 +32,9 @@ const (
 	// PoolStrangers says which addresses of a pool with spec.detectConflicts are kept from pods,
 	// since strangers have them. It is there only while it is True.
 	PoolStrangers = "Strangers"
+	// PoolPinsTaken says, of a pool with spec.perNode, which subnets are pinned to a node and
+	// leased by another, or by the cluster. It is there only while it is True.
+	PoolPinsTaken = "PinsTaken"
 	// PoolAdvertised says, of a pool with spec.advertise, whether Nodes publish what it has.
 	PoolAdvertised = "Advertised"
 )
@@ -117,6 +120,10 @@ const (
 	// ReasonNotPermitted (False): the controller may not write what Nodes publish.
 	ReasonNotPermitted = "NotPermitted"
 )
+
+// ReasonLeasedElsewhere is the reason of the condition PinsTaken: the message says who has leased
+// each subnet.
+const ReasonLeasedElsewhere = "LeasedElsewhere"
 
 // Reasons of the condition TwoOwners.
 const (

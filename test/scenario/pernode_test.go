@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -141,8 +142,21 @@ func TestPinnedSubnets(t *testing.T) {
 	named := w.run(third, "pinned-named")
 	named.Top = map[string]any{"args": map[string]any{"cni": map[string]any{"ips": []string{second.subnet().Addr().Next().Next().Next().String()}}}}
 	third.Refused(t, named.Interface, "is in a block that node pinned-1 holds")
+	pinsTaken := func(status metav1.ConditionStatus, words ...string) {
+		eventually(t, time.Minute, func() error {
+			if err := kc.Get(t.Context(), client.ObjectKey{Name: w.name}, &p); err != nil {
+				return err
+			}
+			if c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.PoolPinsTaken); c == nil && status == metav1.ConditionFalse {
+				return nil
+			}
+			return fleet.Condition(p.Status.Conditions, v1alpha1.PoolPinsTaken, status, v1alpha1.ReasonLeasedElsewhere, words...)
+		})
+	}
+	pinsTaken(metav1.ConditionTrue, fmt.Sprintf("subnet %v is pinned to node pinned-2, and node pinned-1 has leased it: drain that node", second.subnet()))
 	second.end(t)
 	fleet.Edit(t, kc, &p, func() { p.Spec.PerNode.Pinned = p.Spec.PerNode.Pinned[:2] })
+	pinsTaken(metav1.ConditionFalse)
 	if err := late.attach(); err != nil {
 		t.Fatal(err)
 	}

@@ -70,6 +70,7 @@ type seen struct {
 	// foreign is the last verdict on the pool and other IPAMs; nil where nobody looks.
 	foreign   *foreign.Verdict
 	strangers []v1alpha1.IPReservation // of strangers' addresses
+	pinsTaken []string                 // see takenPins
 	stolen    []string                 // claims' addresses that ports of others have, each with both
 
 	live *live // nil: not read
@@ -363,6 +364,7 @@ func (s seen) describe(st *v1alpha1.IPPoolStatus) (counted bool) {
 	s.flag(st, ConditionDraining, "AddressesOutsideRanges", outside)
 	reason, strangers := aboutStrangers(s.strangers)
 	s.flag(st, v1alpha1.PoolStrangers, reason, strangers)
+	s.flag(st, v1alpha1.PoolPinsTaken, v1alpha1.ReasonLeasedElsewhere, strings.Join(few(s.pinsTaken, "subnets"), "; "))
 	s.flag(st, ConditionDefinitionsDisagree, "DefinitionsDiffer", strings.Join(few(s.disagreements, "disagreements"), "; "))
 	return due
 }

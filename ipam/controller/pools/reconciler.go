@@ -186,6 +186,7 @@ func (r *Reconciler) look(ctx context.Context, pool *v1alpha1.IPPool) (seen, err
 		return s, err
 	}
 	s.routed = s.routers.usedBy(leases)
+	s.pinsTaken = takenPins(pool, leases)
 	if implicit(pool) {
 		describing, err := r.Networks.OfPool(ctx, pool.Name)
 		if err != nil {
