@@ -207,3 +207,39 @@ func TestEditedSubnets(t *testing.T) {
 		return nil
 	})
 }
+
+// TestReservedInSubnet: a reservation takes an address out of a node's subnet. When that has ended
+// the node gives it again.
+func TestReservedInSubnet(t *testing.T) {
+	w := newPerNode(t, "subreserved", 1, v1alpha1.PerNode{PrefixLength: 29}, "10.71.0.0/29")
+	n := w.nodes[0]
+	pods := []*pod{w.attached(n, "subreserved-0")}
+	kept := netip.MustParseAddr("10.71.0.6")
+	if pods[0].addrs[0].Addr() == kept {
+		kept = netip.MustParseAddr("10.71.0.5")
+	}
+	o := &v1alpha1.IPReservation{ObjectMeta: metav1.ObjectMeta{Name: "subreserved"}, Spec: v1alpha1.IPReservationSpec{Pool: w.name, Address: kept.String(), For: "a printer"}}
+	fleet.Create(t, kc, o)
+	eventually(t, time.Minute, func() error {
+		err := kc.Get(t.Context(), client.ObjectKeyFromObject(o), o)
+		if err == nil && !meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.Reserved) {
+			err = fmt.Errorf("it is not reserved: %+v", o.Status.Conditions)
+		}
+		return err
+	})
+	for i := range 3 { // of six addresses one is the router's
+		pods = append(pods, w.attached(n, fmt.Sprint("subreserved-", i+1)))
+	}
+	extra := w.run(n, "subreserved-extra")
+	n.Refused(t, extra.Interface, "has no address left")
+	if err := kc.Delete(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	if err := extra.attach(); err != nil {
+		t.Fatal(err)
+	}
+	if got := extra.addrs[0].Addr(); got != kept {
+		t.Errorf("it has %v; want %v", got, kept)
+	}
+	w.consistent(append(pods, extra))
+}

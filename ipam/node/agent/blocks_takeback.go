@@ -24,6 +24,11 @@ func (bs *blocks) takeBack(ctx context.Context, p *pool, known *knownPool, n add
 		return false, nil
 	}
 	r, addrs, err := bs.ceded(ctx, p, known, n)
+	if err == nil && len(addrs) == 0 && known.Text.PerNode != nil {
+		if err = bs.rereadCeded(ctx, p); err == nil {
+			r, addrs, err = bs.ceded(ctx, p, known, n)
+		}
+	}
 	if err != nil || len(addrs) == 0 {
 		return false, err
 	}
@@ -95,6 +100,30 @@ func (bs *blocks) ceded(ctx context.Context, p *pool, known *knownPool, n addres
 		return nil
 	})
 	return lease, addrs, err
+}
+
+// rereadCeded reads again what this node has leased of a pool and ceded some of: grants of that may
+// have ended since. A node that has a subnet of its own has no other block to lease instead.
+func (bs *blocks) rereadCeded(ctx context.Context, p *pool) error {
+	var of []protocol.Right
+	err := bs.st.ViewContext(ctx, func(tx *store.Tx) error {
+		of = nil
+		for r, err := range tx.Rights() {
+			if err != nil {
+				return err
+			}
+			if r.Kind == protocol.RightLease && r.Pool == p.name && r.Phase == protocol.Held && len(r.Ceded) > 0 {
+				of = append(of, r)
+			}
+		}
+		return nil
+	})
+	for _, r := range of {
+		if err == nil {
+			_, _, err = bs.rights.settleForADD(ctx, r, bs.rights.beginWith(protocol.Event{Kind: protocol.EventRecheck}))
+		}
+	}
+	return err
 }
 
 // lacking returns how many addresses of a pool this node lacks that meet n: one for each ADD
