@@ -17,7 +17,7 @@ import (
 )
 
 var _ = Describe("A pool that is advertised", func() {
-	It("has as many pods scheduled as it has addresses, the others as addresses come free, also after what a node has was zeroed, or dropped, by its kubelet", func(ctx context.Context) {
+	It("has as many pods scheduled as it has addresses, the others as addresses come free, also after a node was rebooted, and what nodes have was zeroed, or dropped", func(ctx context.Context) {
 		s := newSite(ctx)
 		s.network(ctx, "lan", "10.36.0.0/28", acrossNodes)
 		a := advertised{s, s.namespace + "-lan", 14}
@@ -37,16 +37,17 @@ var _ = Describe("A pool that is advertised", func() {
 		// A kubelet that starts on an empty disk may zero such resources. Whether it does hangs on
 		// what it does first, so they are dropped here, and zeroed on the other node.
 		node := c.Nodes[0]
-		Expect(node.Kubelet.Kill()).To(Succeed())
-		DeferCleanup(node.Kubelet.Start)
 		zeroed := func() int {
 			said, err := os.ReadFile(node.Kubelet.Log)
 			Expect(err).NotTo(HaveOccurred())
 			return strings.Count(string(said), "Zero out resource capacity")
 		}
 		before := zeroed()
+		Expect(node.Kubelet.Kill()).To(Succeed())
 		_, err := node.Run(ctx, "rm", "-rf", "/var/lib/kubelet/device-plugins")
 		Expect(err).NotTo(HaveOccurred())
+		Expect(node.PowerOff()).To(Succeed())
+		DeferCleanup(func(ctx context.Context) error { return c.Boot(ctx, node) })
 		ended := 0
 		for i := range all {
 			if p := &all[i]; p.Spec.NodeName == c.Nodes[1].Name && ended < 3 {
@@ -55,7 +56,7 @@ var _ = Describe("A pool that is advertised", func() {
 			}
 		}
 		Expect(ended).To(Equal(3))
-		Expect(node.Kubelet.Start(ctx)).To(Succeed())
+		Expect(c.Boot(ctx, node)).To(Succeed())
 		a.overwrite(ctx, c.Nodes[0].Name, "null")
 		a.overwrite(ctx, c.Nodes[1].Name, `"0"`)
 		all = a.awaitPods(ctx, "three have ended meanwhile")

@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -115,6 +116,15 @@ var _ = Describe("Pods and their addresses, whatever is restarted:", func() {
 		pods := burst(ctx, "pod")
 		awaitRunning(ctx, pods...)
 		had := apart(ctx, pods...)
+		whole := netip.MustParsePrefix("10.31.0.0/24")
+		s.apply(ctx, fmt.Sprintf(`
+apiVersion: tenure.dev/v1alpha1
+kind: IPPool
+metadata: {name: %s-rail}
+spec: {perNode: {prefixLength: 27}, ranges: [{cidr: %v}]}
+`, s.namespace, whole))
+		s.define(ctx, "rail", `{"type": "tenure", "pool": "`+s.namespace+`-rail"}`)
+		subnets := s.expectSubnets(ctx, "before", whole)
 		n := c.Nodes[1]
 		Expect(n.PowerOff()).To(Succeed())
 		DeferCleanup(func(ctx context.Context) error { return c.Boot(ctx, n) })
@@ -133,6 +143,7 @@ var _ = Describe("Pods and their addresses, whatever is restarted:", func() {
 				Expect(has).To(HaveKeyWithValue(p.Name, had[p.Name]))
 			}
 		}
+		Expect(s.expectSubnets(ctx, "after", whole)).To(Equal(subnets), "the nodes' own subnets")
 	})
 
 	It("the API server, while a pod's sandbox dies", func(ctx context.Context) {

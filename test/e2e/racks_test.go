@@ -27,17 +27,7 @@ var _ = Describe("Racks", func() {
 		relabel(ctx, a, "=a")
 		relabel(ctx, b, "=b")
 		DeferCleanup(func(ctx context.Context) { relabel(ctx, a, "-"); relabel(ctx, b, "-") })
-		s.apply(ctx, fmt.Sprintf(`
-apiVersion: tenure.dev/v1alpha1
-kind: IPPool
-metadata: {name: %[1]s-fabric}
-spec:
-  ranges:
-  - {cidr: %[2]v, gateway: %[3]v, nodeSelector: {matchLabels: {%[6]s: a}}}
-  - {cidr: %[4]v, gateway: %[5]v, nodeSelector: {matchLabels: {%[6]s: b}}}
-  routes:
-  - {dst: 198.18.0.0/15}
-`, s.namespace, ofA, ofA.Addr().Next(), ofB, ofB.Addr().Next(), rackLabel))
+		s.racks(ctx, "fabric", ofA, ofB)
 		s.define(ctx, "fabric", `{"type": "tenure", "pool": "`+s.namespace+`-fabric"}`)
 
 		By("an address and a route of the node's rack")
@@ -89,6 +79,22 @@ spec:
 		Expect(addresses(ctx, first)["net1"].Masked()).To(Equal(ofA), "a pod keeps what it has")
 	})
 })
+
+// racks makes a pool that has a range, a gateway and a route for the nodes of each of two racks.
+func (s site) racks(ctx context.Context, name string, ofA, ofB netip.Prefix) {
+	GinkgoHelper()
+	s.apply(ctx, fmt.Sprintf(`
+apiVersion: tenure.dev/v1alpha1
+kind: IPPool
+metadata: {name: %[1]s-%[7]s}
+spec:
+  ranges:
+  - {cidr: %[2]v, gateway: %[3]v, nodeSelector: {matchLabels: {%[6]s: a}}}
+  - {cidr: %[4]v, gateway: %[5]v, nodeSelector: {matchLabels: {%[6]s: b}}}
+  routes:
+  - {dst: 198.18.0.0/15}
+`, s.namespace, ofA, ofA.Addr().Next(), ofB, ofB.Addr().Next(), rackLabel, name))
+}
 
 // relabel gives a node another rack, "=a", or takes the label away, "-".
 func relabel(ctx context.Context, node, rack string) {

@@ -18,7 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/claims"
+	"github.com/tenure-ipam/tenure/test/cluster"
 	"github.com/tenure-ipam/tenure/test/kubevirt"
 	"github.com/tenure-ipam/tenure/test/programs"
 )
@@ -277,6 +279,43 @@ var _ = Describe("A virtual machine", Ordered, func() {
 		again.launchers(ctx, 1)
 		Expect(kube.Delete(ctx, restored)).To(Succeed())
 		vanish(ctx, again)
+	})
+
+	It("migrates within its rack; to another rack the target is refused, and the source goes on", func(ctx context.Context) {
+		s := newSite(ctx)
+		for _, n := range c.Nodes {
+			relabel(ctx, n.Name, "=a")
+			DeferCleanup(func(ctx context.Context) { relabel(ctx, n.Name, "-") })
+		}
+		s.racks(ctx, lan, netip.MustParsePrefix("10.51.0.0/24"), netip.MustParsePrefix("10.52.0.0/24"))
+		s.apply(ctx, fmt.Sprintf(storage, s.namespace, acrossNodes, lan))
+		m := s.machine(ctx, kubevirt.VM(s.namespace, "racked", []kubevirt.Network{{Name: lan, Definition: "storage"}}))
+		Expect(m.address).To(HavePrefix("10.51.0."))
+		first := m.launchers(ctx, 1)[0]
+		_, err := kubevirt.Migrate(ctx, kube, s.namespace, m.name)
+		Expect(err).NotTo(HaveOccurred())
+		m.launchers(ctx, 2)
+		stop(ctx, &first)
+
+		source := m.launchers(ctx, 1)[0]
+		Expect(source.Spec.NodeName).NotTo(Equal(first.Spec.NodeName))
+		other := c.Nodes[slices.IndexFunc(c.Nodes, func(n *cluster.Node) bool { return n.Name != source.Spec.NodeName })]
+		relabel(ctx, other.Name, "=b")
+		Eventually(func() []v1alpha1.SelectorStatus { return s.pool(ctx, lan).Status.Selectors }).Should(
+			ContainElement(And(HaveField("Selector", rackLabel+"=b"), HaveField("Nodes", int32(1)))))
+		target, err := kubevirt.Migrate(ctx, kube, s.namespace, m.name)
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(func() ([]string, error) { return told(ctx, target, "FailedCreatePodSandBox") }).Should(ContainElement(ContainSubstring(
+			"whose range is for nodes with " + rackLabel + "=a, and this node has " + rackLabel + "=b: schedule the pod where the claim's addresses are")))
+		Expect(addresses(ctx, &source)[kubevirt.InterfaceName(lan)].String()).To(Equal(m.address), "what the source has")
+		var claim ipamclaims.IPAMClaim
+		Expect(kube.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: kubevirt.ClaimName(m.name, lan)}, &claim)).To(Succeed())
+		Expect(claim.Status.OwnerPod).To(HaveField("Name", source.Name), "the claim is the source's still")
+		stop(ctx, target)
+		Expect(m.launchers(ctx, 1)[0].UID).To(Equal(source.UID))
+		Expect(m.claimed(ctx)).To(Equal(m.address))
+		Expect(kube.Delete(ctx, m.object)).To(Succeed())
+		vanish(ctx, m)
 	})
 
 	It("is one of ten that migrate at once", func(ctx context.Context) {
