@@ -21,6 +21,8 @@ type Call struct {
 	Args []Arg
 	// Runtime is runtimeConfig: what the runtime asks of the default network.
 	Runtime map[string]json.RawMessage
+	// Running says that the pod is attached, and runs.
+	Running bool
 }
 
 // Make returns the plan of an ADD. It reads configurations through disk and does nothing else. An
@@ -107,9 +109,10 @@ func (m *maker) full(where string) bool {
 	return true
 }
 
-// selections reads the pod's annotation. An invalid one selects nothing, unless the configuration
-// makes it an error, or it is too large, or it selects VIFs: of these the specification, by which
-// it is ignored, says nothing, and who decides about them makes none.
+// selections reads the pod's annotation. An invalid one selects nothing, unless the pod runs, and
+// would lose what it has, or the configuration makes it an error, or it is too large, or it selects
+// VIFs: of these the specification, by which it is ignored, says nothing, and who decides about
+// them makes none.
 func (m *maker) selections() []npwg.Selection {
 	selections, err := npwg.Parse(m.answer.Pod.Annotations[npwg.AnnotationNetworks], m.plan.Pod.Namespace, m.version)
 	if err == nil {
@@ -119,6 +122,9 @@ func (m *maker) selections() []npwg.Selection {
 	switch where := "annotation " + npwg.AnnotationNetworks; {
 	case errors.Is(err, npwg.ErrTooLarge):
 		m.fail(where, "", faults, "select fewer networks")
+		return nil
+	case m.call.Running:
+		m.fail(where, "", "invalid: "+faults, "correct it: until then the pod, which runs, stays as it is")
 		return nil
 	case m.config.FailInvalid:
 		m.fail(where, "", "invalid: "+faults, "correct it (invalidAnnotation is Fail)")

@@ -73,6 +73,9 @@ type Step struct {
 	// Claim is the element's ipam-claim-reference, an IPAMClaim of the pod's namespace; the default
 	// network has none. IPAM plugins find it in the pod's annotation: it is for people.
 	Claim string `json:"claim,omitempty"`
+	// CNIArgs are the element's cni-args, which the list has already: by them it is seen whether
+	// the element has changed.
+	CNIArgs json.RawMessage `json:"cniArgs,omitempty"`
 	// Device is the device given to the pod for this attachment, or where its
 	// delegate is to put the information about one.
 	Device *Device `json:"device,omitempty"`

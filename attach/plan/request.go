@@ -15,14 +15,17 @@ func (m *maker) request(where string, step *Step, l *list, sel npwg.Selection) {
 	if sel.Claim != "" && len(sel.IPs) > 0 && !m.config.AllowIPsWithClaim {
 		m.fail(where, step.Name, "it has both ips and ipam-claim-reference (NPWG 4.1.2.1.11.1)", "keep one of them")
 	}
-	args := sel.CNIArgs
-	if m.version(sel.Namespace, sel.Name) == npwg.V1 {
+	args, v1 := sel.CNIArgs, m.version(sel.Namespace, sel.Name) == npwg.V1
+	if v1 {
 		args = argsOfV1(sel)
 	} else {
 		m.requestCapabilities(where, step, l, sel)
 	}
 	if len(args) == 0 {
 		return
+	}
+	if !v1 {
+		step.CNIArgs = encode(args)
 	}
 	for i, plugin := range l.plugins {
 		if err := mergeArgs(plugin.members, args); err != nil {

@@ -57,6 +57,9 @@ func (s Step) appendTo(b []byte) []byte {
 	b = appendTrue(b, "gateway6", s.Gateway6)
 	b = plainjson.AppendTextMember(b, "guid", s.GUID)
 	b = plainjson.AppendTextMember(b, "claim", s.Claim)
+	if len(s.CNIArgs) > 0 {
+		b = plainjson.AppendLine(plainjson.AppendKey(b, "cniArgs"), s.CNIArgs)
+	}
 	if d := s.Device; d != nil {
 		b = append(plainjson.AppendKey(b, "device"), '{')
 		b = plainjson.AppendTextMember(b, "resource", d.Resource)
