@@ -106,6 +106,33 @@ func (d Dir) Create(h Head) (*Log, error) {
 	return &Log{dir: d, key: h.Key, f: f, path: path, size: len(line)}, nil
 }
 
+// Rewrite writes the journal of e.Key anew, in the place of the one that is there, and returns the
+// log to go on with it: an attachment gets another plan. After a crash of everything the old one is
+// there, or the new one.
+func (d Dir) Rewrite(e *Entry) (*Log, error) {
+	path, err := d.file(e.Key)
+	if err != nil {
+		return nil, err
+	}
+	e.Version = version
+	text := e.text()
+	back, _, err := decode(text)
+	if err == nil && back.Lost != "" {
+		err = errors.New(back.Lost)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("journal: it could not be read again: %w", err)
+	}
+	if len(text) > maxHead {
+		return nil, fmt.Errorf("journal: the plan and its results have %d bytes, %d are allowed: the pod selects too many networks, or one with a very large configuration", len(text), maxHead)
+	}
+	temp := fmt.Sprintf("%s.%016x%s", path, rand.Uint64(), suffixTemp)
+	if err := atomicfile.Create(path, temp, text, reached); err != nil {
+		return nil, fmt.Errorf("journal: %w", err)
+	}
+	return d.open(e.Key, path, len(text))
+}
+
 // Read returns what the journal of k says. The error of an absent one wraps
 // [fs.ErrNotExist]; that of one that does not read is a [*DamagedError].
 func (d Dir) Read(k Key) (*Entry, error) {
@@ -284,15 +311,13 @@ func (d Dir) open(k Key, path string, size int) (*Log, error) {
 func (l *Log) Close() error { return l.f.Close() }
 
 // Began notes that a step is about to begin.
-func (l *Log) Began(step int) error { return l.add(fmt.Appendf(nil, `{"began":%d}`, step)) }
+func (l *Log) Began(step int) error { return l.add(began(step)) }
 
 // Done notes the result of a step, JSON without newlines; the last one counts.
-func (l *Log) Done(step int, result []byte) error {
-	return l.add(fmt.Appendf(nil, `{"done":%d,"result":%s}`, step, result))
-}
+func (l *Log) Done(step int, result []byte) error { return l.add(done(step, result)) }
 
 // Undone notes that a step's DEL has succeeded.
-func (l *Log) Undone(step int) error { return l.add(fmt.Appendf(nil, `{"undone":%d}`, step)) }
+func (l *Log) Undone(step int) error { return l.add(undone(step)) }
 
 // Answer notes that the runtime is about to be told of success, and what the agent
 // is to be told then. When it returns nil, all that the journal says survives the

@@ -73,6 +73,10 @@ type Step struct {
 	Result json.RawMessage
 }
 
+// Ended reports whether the step has left nothing behind, or has not begun. Of a pod that was
+// answered, it is one that a change of the running pod has ended, or was about to begin.
+func (s Step) Ended() bool { return s.Undone || !s.Began }
+
 // Begun returns the numbers of the steps that may have left something behind, in
 // the plan's order. boot is the ID of this boot: lines of an earlier one may have
 // been lost with the machine.
@@ -84,6 +88,53 @@ func (e *Entry) Begun(boot string) (steps []int) {
 		}
 	}
 	return steps
+}
+
+// Live returns the numbers of the steps that are attached, in the plan's order, and of those of
+// which only a part may be, because who worked on them was killed. It is for journals of this boot
+// of which nothing is lost.
+func (e *Entry) Live() (whole, part []int) {
+	for i, s := range e.Steps {
+		switch {
+		case s.Ended():
+		case s.Result == nil:
+			part = append(part, i)
+		default:
+			whole = append(whole, i)
+		}
+	}
+	return whole, part
+}
+
+// text returns the journal that says what e says.
+func (e *Entry) text() []byte {
+	text := atomicfile.Seal(e.Head.body())
+	line := func(body []byte) { text = append(text, atomicfile.Seal(body)...) }
+	for i, s := range e.Steps {
+		switch {
+		case s.Result != nil:
+			line(done(i, s.Result))
+		case s.Began:
+			line(began(i))
+		}
+		if s.Undone {
+			line(undone(i))
+		}
+	}
+	if e.Report != nil {
+		line(append(e.Report.AppendTo([]byte(`{"report":`)), '}'))
+	}
+	if e.Answered {
+		line([]byte(`{"answered":true}`))
+	}
+	return text
+}
+
+// The lines about a step.
+func began(step int) []byte  { return fmt.Appendf(nil, `{"began":%d}`, step) }
+func undone(step int) []byte { return fmt.Appendf(nil, `{"undone":%d}`, step) }
+func done(step int, result []byte) []byte {
+	return fmt.Appendf(nil, `{"done":%d,"result":%s}`, step, result)
 }
 
 // A DamagedError says that a journal exists and does not read. What it was about
@@ -174,7 +225,7 @@ func (e *Entry) apply(line []byte) error {
 	}
 	switch {
 	case r.Began != nil:
-		e.Steps[*r.Began].Began = true
+		e.Steps[*r.Began] = Step{Began: true} // also of one that was undone
 	case r.Done != nil:
 		e.Steps[*r.Done].Began = true
 		e.Steps[*r.Done].Result = r.Result
