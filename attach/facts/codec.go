@@ -49,16 +49,18 @@ func (r Report) AppendTo(b []byte) []byte {
 	if len(r.PodIPs) > 0 {
 		b = plainjson.AppendLine(plainjson.AppendKey(b, "podIPs"), r.PodIPs)
 	}
-	return append(AppendWarnings(b, r.Warnings), '}')
+	return append(appendWarnings(AppendWarnings(b, r.Warnings), "notes", r.Notes), '}')
 }
 
 // AppendWarnings appends the member warnings to b, which ends inside an object,
 // unless there are none.
-func AppendWarnings(b []byte, all []Warning) []byte {
+func AppendWarnings(b []byte, all []Warning) []byte { return appendWarnings(b, "warnings", all) }
+
+func appendWarnings(b []byte, key string, all []Warning) []byte {
 	if len(all) == 0 {
 		return b
 	}
-	b = append(plainjson.AppendKey(b, "warnings"), '[')
+	b = append(plainjson.AppendKey(b, key), '[')
 	for i, w := range all {
 		if i > 0 {
 			b = append(b, ',')

@@ -15,7 +15,7 @@ func TestWrittenByHand(t *testing.T) {
 	plainjsontest.Written(t, Question{}.AppendTo(nil), Question{})
 	plainjsontest.Written(t, Report{}.AppendTo(nil), Report{})
 	r.Status = json.RawMessage("[\r\n1]")
-	plainjsontest.Written(t, r.AppendTo(nil), Report{Pod: r.Pod, ContainerID: r.ContainerID, Made: r.Made, Status: json.RawMessage("[  1]"), PodIPs: r.PodIPs, Warnings: r.Warnings})
+	plainjsontest.Written(t, r.AppendTo(nil), Report{Pod: r.Pod, ContainerID: r.ContainerID, Made: r.Made, Status: json.RawMessage("[  1]"), PodIPs: r.PodIPs, Warnings: r.Warnings, Notes: r.Notes})
 }
 
 func TestReadByHand(t *testing.T) {

@@ -119,7 +119,7 @@ type Definition struct {
 	Devices []string `json:"devices,omitempty"`
 }
 
-// A Report is what the plugin has to say after an ADD.
+// A Report is what the plugin has to say after an ADD, or after a running pod was changed.
 type Report struct {
 	Pod         PodRef `json:"pod"`
 	ContainerID string `json:"containerID"`
@@ -134,10 +134,29 @@ type Report struct {
 	PodIPs json.RawMessage `json:"podIPs,omitempty"`
 	// Warnings are shown to the user as events of the pod.
 	Warnings []Warning `json:"warnings,omitempty"`
+	// Notes are what went as it was asked for while the pod runs: events that are no warnings.
+	Notes []Warning `json:"notes,omitempty"`
 }
 
 // A Warning is something that a pod's user should know.
 type Warning struct {
 	Reason  string `json:"reason"` // a word in CamelCase, of an event
 	Message string `json:"message"`
+}
+
+// A Since asks for the pods of the node that select other networks than before, as their annotation
+// k8s.v1.cni.cncf.io/networks says. The answer comes when there are some, or after a while without
+// any.
+type Since struct {
+	// Of and Revision are those of the last answer. Those of none, or of an earlier run of the
+	// agent, ask for all pods.
+	Of       string `json:"of,omitempty"`
+	Revision int64  `json:"revision,omitempty"`
+}
+
+// A Selected answers a [Since].
+type Selected struct {
+	Of       string   `json:"of"`
+	Revision int64    `json:"revision"`
+	Pods     []PodRef `json:"pods,omitempty"`
 }

@@ -26,6 +26,9 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv(envChange) != "" {
+		os.Exit(changeProcess())
+	}
 	os.Exit(sandbox.Main(sandbox.Options{}, func() int {
 		code, err := run(context.Background(), m)
 		if err != nil {

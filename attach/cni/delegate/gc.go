@@ -149,9 +149,9 @@ func (n networks) use(name string, a types.GCAttachment) {
 // addPlan notes the networks of a plan, and its attachments if they are valid.
 func (n networks) addPlan(e *journal.Entry, valid bool) error {
 	var errs []error
-	for _, s := range e.Plan.Steps {
+	for i, s := range e.Plan.Steps {
 		errs = append(errs, n.add(s.List))
-		if valid {
+		if valid && !e.Steps[i].Undone {
 			n.use(s.Network, types.GCAttachment{ContainerID: e.ContainerID, IfName: s.IfName})
 		}
 	}

@@ -74,9 +74,11 @@ func (a *attaching) moveDefaultRoutes() error {
 			return stepError(s, "ADD", err)
 		}
 		for i := range a.Plan.Steps {
-			if i == m.to {
+			switch {
+			case a.done[i].full == nil: // it is not attached
+			case i == m.to:
 				change.Keep(a.done[i].full)
-			} else {
+			default:
 				change.Lose(a.done[i].full)
 			}
 		}
@@ -85,6 +87,9 @@ func (a *attaching) moveDefaultRoutes() error {
 		return nil
 	}
 	for i, s := range a.Plan.Steps {
+		if a.done[i].full == nil {
+			continue
+		}
 		if err := a.renote(i); err != nil {
 			return stepError(s, "ADD", err)
 		}
