@@ -14,9 +14,10 @@ const Version = 1
 // Verb says what a [Request] asks for.
 type Verb string
 
-// The verbs: those of CNI; Ping, which asks whether anybody serves; and those of the
+// The verbs: those of CNI; Ping, which asks whether anybody serves; those of the
 // meta-plugin, Facts, which asks what is known of a pod, Report, which tells what the pod was
-// attached to, and Probe, which asks which of its addresses a stranger might have, and tells.
+// attached to, and Probe, which asks which of its addresses a stranger might have, and tells; and
+// Selected, which waits for pods that select other networks than before.
 const (
 	Add     Verb = "ADD"
 	Del     Verb = "DEL"
@@ -27,12 +28,14 @@ const (
 	Facts   Verb = "FACTS"
 	Report  Verb = "REPORT"
 	Probing Verb = "PROBE"
+
+	Selected Verb = "SELECTED"
 )
 
 // valid reports whether v is one of the verbs.
 func (v Verb) valid() bool {
 	switch v {
-	case Add, Del, Check, GC, Status, Ping, Facts, Report, Probing:
+	case Add, Del, Check, GC, Status, Ping, Facts, Report, Probing, Selected:
 		return true
 	default:
 		return false
@@ -60,7 +63,8 @@ type Request struct {
 	// Config is the network configuration from the plugin's stdin.
 	Config json.RawMessage `json:"config,omitempty"`
 
-	// Ask is what a Facts asks and a Report tells, as package attach/facts has it, or a [Probe].
+	// Ask is what a Facts or a Selected asks and a Report tells, as package attach/facts has it, or
+	// a [Probe].
 	Ask json.RawMessage `json:"ask,omitempty"`
 
 	// DeadlineMillis is how long the caller still waits, in milliseconds from

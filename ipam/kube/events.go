@@ -63,9 +63,16 @@ func (e *Events) Stop() { e.shutDown() }
 
 // WarnPod says something to the owner of a pod.
 func (e *Events) WarnPod(pod protocol.PodRef, reason, message string) {
-	e.recorder.Event(&corev1.ObjectReference{
-		APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID),
-	}, corev1.EventTypeWarning, reason, message)
+	e.recorder.Event(referenceTo(pod), corev1.EventTypeWarning, reason, message)
+}
+
+// NotePod says to the owner of a pod what is no warning.
+func (e *Events) NotePod(pod protocol.PodRef, reason, message string) {
+	e.recorder.Event(referenceTo(pod), corev1.EventTypeNormal, reason, message)
+}
+
+func referenceTo(pod protocol.PodRef) *corev1.ObjectReference {
+	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID)}
 }
 
 // WarnNode says something to whoever looks after a node; uid is the Node's. The event

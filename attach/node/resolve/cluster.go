@@ -20,8 +20,9 @@ type Cluster struct {
 	PodNetworks PodNetworks
 	// Devices asks the node's kubelet.
 	Devices Devices
-	// Warn says something to the owner of a pod. It does not wait for the API server.
-	Warn func(pod protocol.PodRef, reason, message string)
+	// Warn says something to the owner of a pod, and Note what is no warning. They do not wait for
+	// the API server.
+	Warn, Note func(pod protocol.PodRef, reason, message string)
 }
 
 // ErrTooLarge says that annotations have more bytes than Kubernetes lets an object have.

@@ -71,6 +71,9 @@ type Resolver struct {
 	metrics *Metrics
 	outbox  *outbox
 
+	selections *selections
+	stopped    chan struct{} // closed when Run ends
+
 	definitions *mirror[facts.Ref, facts.Definition]
 	labels      *mirror[string, map[string]string]
 	networks    *podNetworks // nil where the cluster serves none
@@ -90,6 +93,7 @@ func New(cfg Config, cl Cluster, log *slog.Logger) (*Resolver, error) {
 	}
 	r := &Resolver{
 		cfg: cfg, cl: cl, log: log, selected: map[podName][]facts.Ref{}, changed: make(chan struct{}),
+		selections: newSelections(), stopped: make(chan struct{}),
 		definitions: newMirror(maxDefinitions, cfg.Linger, cl.Definitions.FollowDefinition),
 		labels:      newMirror(maxNamespaces, cfg.Linger, cl.Namespaces.FollowLabels),
 	}
@@ -108,6 +112,7 @@ func (r *Resolver) Metrics() *Metrics { return r.metrics }
 // ends. It returns after every goroutine that it started has.
 func (r *Resolver) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { <-ctx.Done(); close(r.stopped); return nil })
 	g.Go(func() error { r.definitions.run(ctx); return nil })
 	g.Go(func() error { r.labels.run(ctx); return nil })
 	if r.networks != nil {
@@ -125,6 +130,7 @@ func (r *Resolver) Run(ctx context.Context) error {
 // it selects is at hand before it is asked for. It is not called concurrently.
 func (r *Resolver) PodChanged(p Pod, exists bool) {
 	r.outbox.podChanged(p, exists, time.Now())
+	r.selections.podChanged(p, exists)
 	name := podName{p.Namespace, p.Name}
 	var now []facts.Ref
 	if exists {
@@ -161,6 +167,8 @@ func (r *Resolver) Serve(ctx context.Context, req agentapi.Request) agentapi.Res
 		resp.Facts, err = r.facts(ctx, req.Ask)
 	case agentapi.Report:
 		err = r.report(req.Ask)
+	case agentapi.Selected:
+		resp.Facts, err = r.awaitSelected(ctx, req.Ask)
 	default:
 		err = fmt.Errorf("verb %s is not the meta-plugin's", req.Verb)
 	}
@@ -318,7 +326,7 @@ func (r *Resolver) DevicesOf(ctx context.Context, namespace, pod string) (map[st
 	return devices, nil
 }
 
-// report accepts a report: its warnings are said, its status is kept until the API
+// report accepts a report: its warnings and notes are said, its status is kept until the API
 // server has it.
 func (r *Resolver) report(ask json.RawMessage) error {
 	var rep facts.Report
@@ -349,6 +357,9 @@ func (r *Resolver) take(rep facts.Report) error {
 	for _, w := range rep.Warnings {
 		r.metrics.warned(w.Reason)
 		r.cl.Warn(pod, w.Reason, w.Message)
+	}
+	for _, n := range rep.Notes {
+		r.cl.Note(pod, n.Reason, n.Message)
 	}
 	return nil
 }

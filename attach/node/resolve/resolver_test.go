@@ -52,11 +52,14 @@ func newWorld() *world {
 }
 
 func (w *world) cluster() Cluster {
-	return Cluster{Pods: w, Definitions: w, Namespaces: w, Devices: w, Warn: func(pod protocol.PodRef, reason, message string) {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.said = append(w.said, fmt.Sprintf("%s %s %s: %s", pod, pod.UID, reason, message))
-	}}
+	say := func(kind string) func(protocol.PodRef, string, string) {
+		return func(pod protocol.PodRef, reason, message string) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.said = append(w.said, fmt.Sprintf("%s %s %s%s: %s", pod, pod.UID, kind, reason, message))
+		}
+	}
+	return Cluster{Pods: w, Definitions: w, Namespaces: w, Devices: w, Warn: say(""), Note: say("note ")}
 }
 
 // read notes a live read, and waits or fails as the API server does.

@@ -32,7 +32,7 @@ func (d *Daemon) resolver(c client.WithWatch, api *kube.API, events *kube.Events
 	cfg.State, cfg.VIFs = d.cfg.AttachState, d.cfg.VIFs
 	cluster := resolve.Cluster{
 		Pods: found, Definitions: definitions{api, c}, Namespaces: namespaces{api, c},
-		Devices: devices.Kubelet{Socket: d.cfg.PodResources}, Warn: events.WarnPod,
+		Devices: devices.Kubelet{Socket: d.cfg.PodResources}, Warn: events.WarnPod, Note: events.NotePod,
 	}
 	if uses != nil {
 		cluster.PodNetworks = podNetworks{api, c, uses}

@@ -22,6 +22,9 @@ const CodePoolRefused agentapi.Code = 102
 // Serve answers one request of a plugin. Afterwards it logs a line if it was refused; of addresses
 // that were given and freed the history has lines.
 func (a *Agent) Serve(ctx context.Context, req agentapi.Request) agentapi.Response {
+	if req.Verb == agentapi.Selected { // it waits for something to say: nobody measures how long
+		return a.attach.Serve(ctx, req)
+	}
 	began := a.sched.Now()
 	resp := agentapi.Response{Version: agentapi.Version}
 	var err error
@@ -40,7 +43,7 @@ func (a *Agent) Serve(ctx context.Context, req agentapi.Request) agentapi.Respon
 		resp = a.attach.Serve(ctx, req)
 	case agentapi.Probing:
 		resp.Facts, err = a.strangers.serve(ctx, req)
-	case agentapi.Ping:
+	case agentapi.Ping, agentapi.Selected:
 	}
 	if err != nil {
 		resp.Result, resp.Error = nil, wireError(err)
