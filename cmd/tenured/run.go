@@ -27,7 +27,8 @@ There, be that service account too, by a token that is bound to a pod of the nod
 The policies that deploy/ installs let nobody else give leases back, so that under
 another user a pool fills up; and they refuse what a token writes that names no node.
 "tenured install" installs the CNI plugins, "tenured uninstall" removes all that Tenure
-has put on a node, and "tenured history" says who had an address: see their own --help.
+has put on a node, "tenured history" says who had an address, and "tenured hotplug" changes the
+networks of running pods: see their own --help.
 
 Flags:
 `
@@ -43,7 +44,7 @@ type options struct {
 
 // run reads the flags and serves until ctx ends, or does what another verb says.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) error {
-	verbs := map[string]func(context.Context, []string, io.Writer, io.Writer) error{"install": install, "uninstall": uninstall, "history": showHistory}
+	verbs := map[string]func(context.Context, []string, io.Writer, io.Writer) error{"install": install, "uninstall": uninstall, "history": showHistory, "hotplug": runHotplug}
 	if len(args) > 0 && verbs[args[0]] != nil {
 		err := verbs[args[0]](ctx, args[1:], stdout, stderr)
 		if errors.Is(err, pflag.ErrHelp) {

@@ -405,6 +405,10 @@ var rules = []rule{
 		never: join(kubernetes, bolt, processes, []string{"./ipam", "./api/v1alpha1", "./claims"}), but: []string{"./ipam/lean/cniname", "./ipam/atomicfile", "./ipam/lean/plainjson"},
 	},
 	{
+		pkg: "./attach/node/hotplug", why: "it changes running pods with rights on the host and none in the cluster: the agent says what is to be known",
+		never: join(kubernetes, bolt, processes, []string{"./attach/node/resolve", "./ipam/node", "./ipam/kube", "./api/v1alpha1", "./claims"}),
+	},
+	{
 		pkg: "./attach/node/missed", why: "it looks at what the runtime has noted, and asks nobody but who is handed to it",
 		never: join(kubernetes, bolt, processes, []string{"./ipam", "./api/v1alpha1", "./claims"}),
 		but:   []string{"./ipam/cniresults", "./ipam/lean/cniname", "./ipam/lean/plainjson", "./ipam/pause", "./ipam/protocol"},

@@ -29,6 +29,7 @@ const images = `images:
 const (
 	attach      = "components: [../../deploy/attach]\n"
 	podNetworks = "components: [../../deploy/attach, ../../deploy/podnetworks]\n"
+	hotplug     = "components: [../../deploy/attach, ../../deploy/hotplug]\n"
 	vifs        = "components: [../../deploy/attach, ../../deploy/vifs]\n"
 	names       = "components: [../../deploy/names]\n"
 	dra         = "components: [../../deploy/dra]\n"
@@ -66,6 +67,9 @@ func TestChartIsTheBase(t *testing.T) {
 		"defaults": {Base + images, nil},
 		"the meta-plugin": {
 			Base + images + attach, []string{"--set=attach.enabled=true"},
+		},
+		"networks of running pods": {
+			Base + images + hotplug, []string{"--set=attach.enabled=true,attach.hotplug.enabled=true"},
 		},
 		"W7 PodNetworks": {
 			Base + images + podNetworks, []string{"--set=attach.enabled=true,podNetworks.enabled=true"},

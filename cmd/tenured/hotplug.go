@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+
+	"github.com/tenure-ipam/tenure/attach/cni/plugin"
+	"github.com/tenure-ipam/tenure/attach/journal"
+	"github.com/tenure-ipam/tenure/attach/node/hotplug"
+	"github.com/tenure-ipam/tenure/attach/plan"
+	"github.com/tenure-ipam/tenure/ipam/kube"
+)
+
+const hotplugUsage = `tenured hotplug gives running pods of this node the networks that their annotation
+k8s.v1.cni.cncf.io/networks selects when it changes. It runs beside the agent, as root and with
+the rights that CNI plugins need, in the mount namespace of the host's first process, so that
+plugins find there what they find when the runtime calls them. It has no credentials.
+
+Flags:
+`
+
+// runHotplug reads the flags and serves until ctx ends.
+func runHotplug(ctx context.Context, args []string, _, stderr io.Writer) error {
+	flags := newFlags("tenured hotplug", hotplugUsage, stderr)
+	confDir := flags.String("cni-conf-dir", plan.DefaultConfDir, "the runtime's directory of CNI configurations, where that of tenure-attach is")
+	path := flags.StringSlice("cni-bin-dirs", nil, "directories of CNI plugins that are looked at before binDir of tenure-attach's configuration")
+	debug := flags.Bool("debug", false, "log more")
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, pflag.ErrHelp) {
+			return err
+		}
+		return fmt.Errorf("%w: see tenured hotplug --help", err)
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q: see tenured hotplug --help", flags.Arg(0))
+	}
+	if err := enterHost(); err != nil {
+		return fmt.Errorf("enter the host's mount namespace: %w: the container must be privileged and see the host's processes (hostPID)", err)
+	}
+	log := kube.Logger(stderr, *debug)
+	p := plugin.Plugin{Stderr: stderr, Now: time.Now}
+	s := &hotplug.Service{
+		ConfDir: *confDir, Now: time.Now, Log: log,
+		Change: func(ctx context.Context, conf *plan.Config, k journal.Key) (bool, error) {
+			return p.Change(ctx, conf, *path, k)
+		},
+	}
+	log.InfoContext(ctx, "tenured hotplug starts", "version", version)
+	return s.Run(ctx)
+}
+
+// enterHost starts this program again in the mount namespace of process 1, unless it is there.
+func enterHost() error {
+	own, err := os.Stat("/proc/self/ns/mnt")
+	if err != nil {
+		return err
+	}
+	host, err := os.Stat("/proc/1/ns/mnt")
+	if err != nil {
+		return err
+	}
+	if os.SameFile(own, host) {
+		return nil
+	}
+	self, err := os.Open("/proc/self/exe") // the host does not have the program
+	if err != nil {
+		return err
+	}
+	ns, err := os.Open("/proc/1/ns/mnt")
+	if err != nil {
+		return err
+	}
+	runtime.LockOSThread() // for good: the thread becomes the process
+	if err := unix.Unshare(unix.CLONE_FS); err != nil {
+		return err
+	}
+	if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNS); err != nil {
+		return err
+	}
+	// The program is found by the file that is open, which must stay so.
+	if _, err := unix.FcntlInt(self.Fd(), unix.F_SETFD, 0); err != nil {
+		return err
+	}
+	// Plugins run the host's programs.
+	environ := append(os.Environ(), "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+	return unix.Exec(fmt.Sprintf("/proc/self/fd/%d", self.Fd()), os.Args, environ)
+}
