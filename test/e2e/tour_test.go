@@ -14,7 +14,10 @@ import (
 	"github.com/tenure-ipam/tenure/test/programs"
 )
 
-var _ = DescribeTable("pages work line by line", func(ctx context.Context, page, from, to string, leaves ...string) {
+// followPage runs the commands of a page, from one heading to another, as a reader would, and
+// deletes what they leave.
+func followPage(ctx context.Context, page, from, to string, leaves ...string) {
+	GinkgoHelper()
 	root, err := programs.Root()
 	Expect(err).NotTo(HaveOccurred())
 	text, err := os.ReadFile(filepath.Join(root, "docs", page))
@@ -54,7 +57,9 @@ var _ = DescribeTable("pages work line by line", func(ctx context.Context, page,
 			return string(said), err
 		}).WithPolling(often*10).ShouldNot(BeEmpty(), line)
 	}
-},
+}
+
+var _ = DescribeTable("pages work line by line", followPage,
 	Entry("docs/howto/racks.md", "howto/racks.md", "A range for some nodes", "What changes", "deployment/web", "net-attach-def/fabric", "ippool/fabric"),
 	Entry("docs/getting-started.md", "getting-started.md", "A pod with an address", "The end, ", "pod/web", "pod/db-0", "ipamclaims/db-0"),
 	Entry("docs/howto/fixed-addresses.md", "howto/fixed-addresses.md", "The pool", "", "namespace/shop", "ippool/shop"),
