@@ -32,6 +32,7 @@ func runHotplug(ctx context.Context, args []string, _, stderr io.Writer) error {
 	flags := newFlags("tenured hotplug", hotplugUsage, stderr)
 	confDir := flags.String("cni-conf-dir", plan.DefaultConfDir, "the runtime's directory of CNI configurations, where that of tenure-attach is")
 	path := flags.StringSlice("cni-bin-dirs", nil, "directories of CNI plugins that are looked at before binDir of tenure-attach's configuration")
+	mounts := flags.String("mount-namespace", "/proc/1/ns/mnt", "mount namespace to run plugins in; empty: this process's own")
 	debug := flags.Bool("debug", false, "log more")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, pflag.ErrHelp) {
@@ -42,8 +43,8 @@ func runHotplug(ctx context.Context, args []string, _, stderr io.Writer) error {
 	if flags.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q: see tenured hotplug --help", flags.Arg(0))
 	}
-	if err := enterHost(); err != nil {
-		return fmt.Errorf("enter the host's mount namespace: %w: the container must be privileged and see the host's processes (hostPID)", err)
+	if err := enter(*mounts); err != nil {
+		return fmt.Errorf("enter the mount namespace %s: %w: the container must be privileged and see the host's processes (hostPID)", *mounts, err)
 	}
 	log := kube.Logger(stderr, *debug)
 	p := plugin.Plugin{Stderr: stderr, Now: time.Now}
@@ -57,24 +58,27 @@ func runHotplug(ctx context.Context, args []string, _, stderr io.Writer) error {
 	return s.Run(ctx)
 }
 
-// enterHost starts this program again in the mount namespace of process 1, unless it is there.
-func enterHost() error {
+// enter starts this program again in a mount namespace, unless it is there, or none is named.
+func enter(path string) error {
+	if path == "" {
+		return nil
+	}
 	own, err := os.Stat("/proc/self/ns/mnt")
 	if err != nil {
 		return err
 	}
-	host, err := os.Stat("/proc/1/ns/mnt")
+	there, err := os.Stat(path)
 	if err != nil {
 		return err
 	}
-	if os.SameFile(own, host) {
+	if os.SameFile(own, there) {
 		return nil
 	}
-	self, err := os.Open("/proc/self/exe") // the host does not have the program
+	self, err := os.Open("/proc/self/exe") // the program is not there
 	if err != nil {
 		return err
 	}
-	ns, err := os.Open("/proc/1/ns/mnt")
+	ns, err := os.Open(path)
 	if err != nil {
 		return err
 	}

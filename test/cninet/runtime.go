@@ -98,11 +98,16 @@ func (r *Runtime) run(conf string, verb func(*libcni.NetworkConfigList) error) e
 	if err != nil {
 		return fmt.Errorf("network configuration: %w", err)
 	}
+	return r.Do(func() error { return verb(list) })
+}
+
+// Do runs fn where plugins run, on a thread of its own: processes that fn starts run there as well.
+func (r *Runtime) Do(fn func() error) error {
 	return onThread(func() error {
 		if err := errors.Join(r.Host.enter(), r.Files.enter()); err != nil {
 			return err
 		}
-		return verb(list)
+		return fn()
 	})
 }
 

@@ -172,7 +172,10 @@ func (d *demo) showAttached(n *node, p *pod) {
 		d.Fail("the journals of %s have %d sandboxes (unread: %v), not that of %s", n.name, len(entries), unread, p.name)
 	}
 	rows := [][]string{{"TO BE UNDONE ON " + strings.ToUpper(n.name), "NETWORK", "INTERFACE"}}
-	for _, step := range slices.Backward(entries[i].Plan.Steps) {
+	for at, step := range slices.Backward(entries[i].Plan.Steps) {
+		if entries[i].Steps[at].Ended() { // it was, while the pod ran
+			continue
+		}
 		rows = append(rows, []string{p.sandbox[:12] + "…", step.Name, step.IfName})
 	}
 	d.Table(rows...)

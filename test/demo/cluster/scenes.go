@@ -90,6 +90,12 @@ var scenes = []show.Scene[*demo]{
 		Play: (*demo).playSeveral,
 	},
 	{
+		Title: "A network comes, and goes, while the pod runs",
+		Why: "A person edits the annotation of a pod that runs. The service tenured hotplug beside the agent makes the plan anew, compares it with the " +
+			"journal, and runs the plugins for what has changed. What the pod has already is not touched.",
+		Play: (*demo).playPlug,
+	},
+	{
 		Title: "A DEL with nobody left to ask",
 		Why: "The pod is deleted by force, and so are two of its networks. Then the agent is killed, and the API server frozen. What is to be undone " +
 			"is in the journal that tenure-attach wrote before the first plugin was run.",
