@@ -259,7 +259,8 @@ type IPLeaseStatus struct {
 	// +optional
 	Published *metav1.Time `json:"published,omitempty"`
 
-	// allocations say who has which address, as "address namespace/pod interface".
+	// allocations say who has which address, as "address namespace/pod interface"; of a device
+	// that the pod has by a ResourceClaim with a fourth word, "resourceclaim/name".
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256

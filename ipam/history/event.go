@@ -25,7 +25,10 @@ type Holding struct {
 	Interface string `json:"interface,omitempty"`
 	// Claim is the namespace and name of the claim that the address is of; empty if it is of none.
 	Claim string `json:"claim,omitempty"`
-	Node  string `json:"node"`
+	// ResourceClaim is the namespace and name of the ResourceClaim by which the pod has the device
+	// Interface; Container is its UID then.
+	ResourceClaim string `json:"resourceClaim,omitempty"`
+	Node          string `json:"node"`
 }
 
 // key is what tells a holding from every other one at a time.

@@ -167,7 +167,7 @@ func (r *Recorder) log(ctx context.Context, events []Event) {
 		line := slog.NewRecord(e.Time, slog.LevelInfo, "address "+string(e.What), 0)
 		for _, a := range [...]struct{ key, value string }{
 			{"address", e.Address.String()}, {"pool", e.Pool}, {"network", e.Network}, {"namespace", e.Namespace}, {"pod", e.Pod}, {"podUID", e.PodUID},
-			{"container", e.Container}, {"interface", e.Interface}, {"claim", e.Claim}, {"node", e.Node},
+			{"container", e.Container}, {"interface", e.Interface}, {"claim", e.Claim}, {"resourceClaim", e.ResourceClaim}, {"node", e.Node},
 		} {
 			if a.value != "" {
 				line.AddAttrs(slog.String(a.key, a.value))

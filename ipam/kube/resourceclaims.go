@@ -183,26 +183,35 @@ func (r *ResourceClaims) knownAs(uid types.UID) (claim *resource.ResourceClaim, 
 // names returns the names of the ResourceClaims of the node's pods, and the pods that have each.
 func (r *ResourceClaims) names() map[types.NamespacedName][]*corev1.Pod {
 	names := map[types.NamespacedName][]*corev1.Pod{}
-	add := func(p *corev1.Pod, name *string) {
-		if name != nil && *name != "" {
-			key := types.NamespacedName{Namespace: p.Namespace, Name: *name}
-			names[key] = append(names[key], p)
-		}
-	}
 	for _, o := range r.store.List() {
 		p, ok := o.(*corev1.Pod)
 		if !ok {
 			continue
 		}
-		for _, c := range p.Spec.ResourceClaims {
-			add(p, c.ResourceClaimName)
+		for _, name := range ResourceClaimsOf(p) {
+			key := types.NamespacedName{Namespace: p.Namespace, Name: name}
+			names[key] = append(names[key], p)
 		}
-		for _, c := range p.Status.ResourceClaimStatuses {
-			add(p, c.ResourceClaimName)
+	}
+	return names
+}
+
+// ResourceClaimsOf returns the names of a pod's ResourceClaims: those that it names, and those that
+// were made for it.
+func ResourceClaimsOf(p *corev1.Pod) (names []string) {
+	add := func(name *string) {
+		if name != nil && *name != "" && !slices.Contains(names, *name) {
+			names = append(names, *name)
 		}
-		if ext := p.Status.ExtendedResourceClaimStatus; ext != nil {
-			add(p, &ext.ResourceClaimName)
-		}
+	}
+	for _, c := range p.Spec.ResourceClaims {
+		add(c.ResourceClaimName)
+	}
+	for _, c := range p.Status.ResourceClaimStatuses {
+		add(c.ResourceClaimName)
+	}
+	if ext := p.Status.ExtendedResourceClaimStatus; ext != nil {
+		add(&ext.ResourceClaimName)
 	}
 	return names
 }

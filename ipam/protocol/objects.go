@@ -393,7 +393,7 @@ func (s Registration) Registrant() Former {
 // it.
 type Publication struct {
 	Used, Free  int
-	Allocations []string // "address namespace/pod interface"
+	Allocations []string // "address namespace/pod interface", of a device with "resourceclaim/name"
 	At          time.Time
 	// Answered is the ID of the last recall that the holder has answered.
 	Answered string

@@ -149,7 +149,9 @@ func newPool(t *testing.T, name string, ranges ...v1alpha1.Range) *v1alpha1.IPPo
 // newClaim makes a ResourceClaim.
 func newClaim(t *testing.T, name string, annotations map[string]string) *resource.ResourceClaim {
 	t.Helper()
-	return fleet.Create(t, kc, &resource.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Annotations: annotations}})
+	c := &resource.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Annotations: annotations}}
+	c.Spec.Devices.Requests = []resource.DeviceRequest{{Name: "nic", Exactly: &resource.ExactDeviceRequest{DeviceClassName: "dranet"}}}
+	return fleet.Create(t, kc, c)
 }
 
 // newPod makes a pod of a node that has ResourceClaims by name.

@@ -227,7 +227,9 @@ func (l *look) pods() {
 	for i := range l.Leases {
 		lease := &l.Leases[i]
 		for _, text := range lease.Published.Allocations {
-			words := strings.Fields(text) // address, namespace/pod, interface
+			// Address, namespace/pod, interface. Of a device there is a fourth word: a
+			// ResourceClaim may outlive its pod, and keeps the address then.
+			words := strings.Fields(text)
 			if len(words) != 3 || l.named[words[1]] || l.Nodes[lease.Holder.Node].UID == "" {
 				continue
 			}

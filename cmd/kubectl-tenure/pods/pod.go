@@ -32,6 +32,8 @@ type podView struct {
 	Node      string        `json:"node,omitempty"`
 	Phase     string        `json:"phase"`
 	Networks  []networkView `json:"networks"`
+	// Devices are the network devices that it has by ResourceClaims.
+	Devices []deviceView `json:"devices,omitempty"`
 	// Pending are the reasons why it is not attached to all of them.
 	Pending []string `json:"pending,omitempty"`
 	// Remarks are what could not be found out, where it speaks against nothing, and what
@@ -68,8 +70,8 @@ func NewPod(s *session.Session) *cobra.Command {
 	c := &cobra.Command{
 		Use: "pod [NAMESPACE/]NAME", Short: "what a pod has on each network, and why it is pending",
 		Long: `Prints a pod's networks: which it selects, by the plan that explain shows whole; which it
-is attached to and with what addresses, by its status annotation; and of which pools and
-claims these are. If it lacks one, it says what stands in the way: faults of the plan,
+is attached to and with what addresses, by its status annotation; of which pools and
+claims these are; and what it has by ResourceClaims, as drivers say in their status. If it lacks one, it says what stands in the way: faults of the plan,
 claims and pools that cannot serve, addresses and gateways that they cannot give, requests
 that were refused, a node without an agent, and the warnings of the Events about the pod
 and the definitions that it waits for. It exits with 3 then.`,
@@ -153,8 +155,10 @@ func (l podLook) all(ctx context.Context) (podView, error) {
 	for _, st := range status {
 		v.attach(st)
 	}
-	if err := l.correctPools(ctx, &v); err != nil && !session.Forbidden(err) {
-		return v, err
+	for _, err := range []error{l.correctPools(ctx, &v), l.addDevices(ctx, &v)} {
+		if err != nil && !session.Forbidden(err) {
+			return v, err
+		}
 	}
 	finished := l.pod.Status.Phase == corev1.PodSucceeded || l.pod.Status.Phase == corev1.PodFailed
 	waiting := slices.DeleteFunc(slices.Clone(v.Networks), func(n networkView) bool { return n.Attached })
@@ -269,6 +273,7 @@ func writePod(s *session.Session, v podView) {
 		t.Row(append(screen.Plain(n.Interface, n.Network, strings.Join(n.IPs, ","), strings.Join(n.Pools, ","), n.Claim), attached)...)
 	}
 	t.Write(to, false)
+	writeDevices(to, v.Devices)
 	for _, remark := range v.Remarks {
 		to.Line("Note: %s", remark)
 	}

@@ -325,7 +325,13 @@ func owners(f facts, row netip.Prefix) []addressView {
 	return all
 }
 
-func podText(u state.Use) string { return "pod " + u.Namespace + "/" + u.Pod + " " + u.Interface }
+func podText(u state.Use) string {
+	text := "pod " + u.Namespace + "/" + u.Pod + " " + u.Interface
+	if u.ResourceClaim != "" {
+		text += ", by ResourceClaim " + u.ResourceClaim
+	}
+	return text
+}
 
 // grantee says to whom an address was granted.
 func (f facts) grantee(g v1alpha1.Grant) addressView {

@@ -212,7 +212,7 @@ func (p *past) heed(node string, spans []history.Span) (own []history.Span) {
 			continue
 		}
 		s.Node = node
-		for _, text := range []*string{&s.Pool, &s.Network, &s.Namespace, &s.Pod, &s.PodUID, &s.Container, &s.Interface, &s.Claim} {
+		for _, text := range []*string{&s.Pool, &s.Network, &s.Namespace, &s.Pod, &s.PodUID, &s.Container, &s.Interface, &s.Claim, &s.ResourceClaim} {
 			*text = plain(*text)
 		}
 		own = append(own, s)
@@ -268,6 +268,9 @@ func (v PastView) write(ctx context.Context, s *session.Session) error {
 		pod := h.Pod
 		if h.Namespace != "" {
 			pod = h.Namespace + "/" + h.Pod
+		}
+		if h.ResourceClaim != "" {
+			pod += " (ResourceClaim " + h.ResourceClaim + ")"
 		}
 		t.Row(screen.Plain(cmp.Or(local(h.From), "?"), end, pod, h.Interface, h.Pool, h.Claim, h.Node)...)
 	}

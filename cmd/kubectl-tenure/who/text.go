@@ -36,7 +36,7 @@ func writeWho(to screen.Screen, addr netip.Addr, answers []View, owned bool) {
 func (v View) Text() string {
 	var pods []string
 	for _, u := range v.Pods {
-		pods = append(pods, fmt.Sprintf("pod %s/%s on node %s, interface %s", u.Namespace, u.Pod, u.Node, u.Interface))
+		pods = append(pods, u.String())
 	}
 	by := strings.Join(pods, " and ")
 	var text string
@@ -58,7 +58,7 @@ func (v View) Text() string {
 		}
 	case "Request":
 		text = cmp.Or(by, "a request that is gone") + ", sub-lease " + v.Request
-	case "Pod":
+	case "Pod", "ResourceClaim":
 		text = by
 		if v.Lease != "" {
 			text += "; given by " + holderText(v)

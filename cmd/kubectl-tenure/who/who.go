@@ -32,9 +32,9 @@ type View struct {
 	Pool  string `json:"pool"`
 	Lease string `json:"lease,omitempty"`
 	Node  string `json:"node,omitempty"` // the lease's holder; empty where that is the cluster
-	// Owner is Claim, Pod, Request, Foreign, Reservation or empty: nobody, by what can be
-	// known. Foreign is a pod to which another IPAM has given the address; without Pods it is kept
-	// from all, as Note says.
+	// Owner is Claim, Pod, ResourceClaim, Request, Foreign, Reservation or empty: nobody, by
+	// what can be known. Foreign is a pod to which another IPAM has given the address; without
+	// Pods it is kept from all, as Note says.
 	Owner   string `json:"owner,omitempty"`
 	Claim   string `json:"claim,omitempty"`   // namespace/name
 	Request string `json:"request,omitempty"` // the sub-lease's name
@@ -183,6 +183,9 @@ func InPool(ctx context.Context, s *session.Session, p *v1alpha1.IPPool, addr ne
 	}
 	if a, ok := allocationOf(l, addr); ok {
 		v.Owner, v.Pods = "Pod", []state.Use{a}
+		if a.ResourceClaim != "" {
+			v.Owner = "ResourceClaim"
+		}
 		v.Note, err = whetherGone(ctx, s, a, l.Status.Published)
 		return v, true, err
 	}
@@ -209,6 +212,9 @@ func whetherGone(ctx context.Context, s *session.Session, a state.Use, then *met
 		return "", fmt.Errorf("read pod %s/%s: %w", a.Namespace, a.Pod, err)
 	case err == nil && pod.Spec.NodeName == a.Node:
 		return "", nil
+	}
+	if a.ResourceClaim != "" {
+		return "the pod is gone from that node: the address is free when the ResourceClaim and the pod's sandbox are gone too", nil
 	}
 	ago := ""
 	if then != nil {

@@ -62,14 +62,17 @@ func has(all []history.Holding, h history.Holding) bool {
 
 // holdings returns the addresses of an attachment.
 func holdings(a store.Attachment, node protocol.NodeName) (all []history.Holding) {
-	claim := ""
+	claim, resourceClaim := "", ""
 	if a.Claim != nil {
 		claim = a.Claim.String()
+	}
+	if ref, ok := a.ResourceClaim(); ok {
+		resourceClaim = ref.String()
 	}
 	for _, x := range a.Addresses {
 		all = append(all, history.Holding{
 			Address: x.Addr, Pool: string(x.Pool), Network: a.Network, Namespace: a.Pod.Namespace, Pod: a.Pod.Name, PodUID: string(a.Pod.UID),
-			Container: a.ContainerID, Interface: a.IfName, Claim: claim, Node: string(node),
+			Container: a.ContainerID, Interface: a.IfName, Claim: claim, ResourceClaim: resourceClaim, Node: string(node),
 		})
 	}
 	return all

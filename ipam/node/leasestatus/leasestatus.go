@@ -199,11 +199,16 @@ func (p *Publisher) current() (map[string]state, error) {
 	return all, err
 }
 
-// whoHas says who has an address, as "address namespace/pod interface".
+// whoHas says who has an address, as "address namespace/pod interface"; of a device with a fourth
+// word, "resourceclaim/name".
 func whoHas(a netip.Addr, att store.Attachment) string {
 	who := att.Pod.String()
 	if att.Pod.Name == "" {
 		who = att.ContainerID
 	}
-	return fmt.Sprintf("%v %s %s", a, who, att.IfName)
+	text := fmt.Sprintf("%v %s %s", a, who, att.IfName)
+	if ref, ok := att.ResourceClaim(); ok {
+		text += " resourceclaim/" + ref.Name
+	}
+	return text
 }
