@@ -53,7 +53,7 @@ func (t *look) fence(p *pool) (all []string, unfenced int) {
 			kinds[o.name] = fencedObject
 		}
 	}
-	networks := map[string]bool{p.Domain: true}
+	networks := map[string]bool{"": true, p.Domain: true} // a definition may be gone that had the object
 	for _, d := range p.Segment(t.facts.Definitions) {
 		networks[d.NetworkName] = true
 		for _, o := range d.Whereabouts {

@@ -1219,6 +1219,13 @@ func TestFencedRanges(t *testing.T) {
 		{"of a network_name as well", of(`{"type":"tenure","network_name":"lan","range":"10.0.0.0/24"}`), []string{"10.0.0.0/16", "lan-10.0.0.0/16"}},
 		{"without what whereabouts may give", of(`{"type":"whereabouts","range":"10.0.0.0/17"}`), []string{"10.0.128.0/17"}},
 		{"all of it, of another network_name", of(`{"type":"whereabouts","network_name":"vlan20","range":"10.0.0.0/17"}`), []string{"10.0.0.0/16", "vlan20-10.0.128.0/17"}},
+		{"of the pool's domain as well", func(c *cluster) { c.pools[0].Spec.Domain = "vlan20" }, []string{"10.0.0.0/16", "vlan20-10.0.0.0/16"}},
+		{"of no network_name, though no definition is left", func(c *cluster) {
+			other := lan()
+			other.Name, other.Spec.Ranges[0].CIDR = "pool-1", "10.1.0.0/16" // which ns/net is of then
+			c.pools = append(c.pools, other)
+			c.pools[0].Spec.Domain = "vlan20"
+		}, []string{"10.0.0.0/16", "vlan20-10.0.0.0/16"}},
 		{"nothing where whereabouts has no object of it", func(c *cluster) { c.record = map[string]any{"range": "10.9.0.0/16"} }, nil},
 	} {
 		if got := fenced(tt.change); !slices.Equal(got, tt.want) {
