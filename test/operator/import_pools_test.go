@@ -60,7 +60,7 @@ func TestImportFromNVIPAM(t *testing.T) {
 		t.Errorf("a new pod on the other node has %v", addr)
 	}
 	waits := m.ofPoolInterface("here", m.nodes[0])
-	m.nodes[0].Refused(t, waits, "subnet 10.97.0.96/27 of pool "+m.network+" is pinned to node "+m.nodes[0].Name+", and is leased by the cluster")
+	m.nodes[0].Refused(t, waits, "subnet 10.97.0.96/27 of pool "+m.network+" is pinned to node "+m.nodes[0].Name+", and is leased by the cluster: it comes free when no reservation and no pod of another IPAM")
 	says(t, tenure(t, 0, "pools", m.network), "PinsTaken", "subnet 10.97.0.96/27 is pinned to node "+m.nodes[0].Name+", and the cluster has it, for reservations or for pods of another IPAM")
 	if err := kc.Delete(t.Context(), old, client.GracePeriodSeconds(0)); err != nil {
 		t.Fatal(err)

@@ -123,11 +123,14 @@ func (bs *blocks) noBlock(ctx context.Context, p *pool, known *knownPool, n addr
 		in, _ := known.shape.Locate(own.Addr())
 		e.Message = fmt.Sprintf("subnet %v, which node %s has of pool %s, has no address left: delete pods on the node, or make a pool with wider subnets", in.Prefix, bs.cfg.Node, p.name)
 	case pin.IsValid():
-		holder := "is not free"
+		holder, remedy := "is not free", "correct spec.perNode.pinned, or drain that node"
 		if l, out, _ := bs.cl.Leases.ReadLease(ctx, known.leaseOf(pin.Addr())); out == protocol.Done {
 			holder = fmt.Sprintf("is leased by %v", l.Holder)
+			if l.Holder.Cluster {
+				remedy = "it comes free when no reservation and no pod of another IPAM, or of a dead node, has an address of it any more"
+			}
 		}
-		e.Message = fmt.Sprintf("subnet %v of pool %s is pinned to node %s, and %s: correct spec.perNode.pinned, or drain that node", pin, p.name, bs.cfg.Node, holder)
+		e.Message = fmt.Sprintf("subnet %v of pool %s is pinned to node %s, and %s: %s", pin, p.name, bs.cfg.Node, holder, remedy)
 	default:
 		e.Message = fmt.Sprintf("pool %s has no subnet left for node %s: widen its ranges", p.name, bs.cfg.Node)
 	}
