@@ -88,6 +88,7 @@ var _ = Describe("Pods", func() {
 		had := func(pod *corev1.Pod) types.GomegaMatcher { return ContainSubstring(s.namespace + "/" + pod.Name + " ") }
 		Expect(tool.answer(ctx, "who", "10.24.0.77", "--at", then)).To(And(had(first), Not(had(second)), ContainSubstring(first.Spec.NodeName)))
 		Eventually(func() (string, error) { return tool.answer(ctx, "who", "10.24.0.77", "--since", "1h") }).Should(And(had(first), had(second), ContainSubstring("still")))
+		s.expectOnPage(ctx, tool.servesPage(ctx), "lan", netip.MustParseAddr("10.24.0.77"), first, second)
 	})
 
 	It("wait while the pool is exhausted, are told so, get the last address when it comes free, and one again when they are killed", func(ctx context.Context) {
