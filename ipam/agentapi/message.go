@@ -19,15 +19,15 @@ type Verb string
 // attached to, and Probe, which asks which of its addresses a stranger might have, and tells; and
 // Selected, which waits for pods that select other networks than before.
 const (
-	Add     Verb = "ADD"
-	Del     Verb = "DEL"
-	Check   Verb = "CHECK"
-	GC      Verb = "GC"
-	Status  Verb = "STATUS"
-	Ping    Verb = "PING"
-	Facts   Verb = "FACTS"
-	Report  Verb = "REPORT"
-	Probing Verb = "PROBE"
+	Add    Verb = "ADD"
+	Del    Verb = "DEL"
+	Check  Verb = "CHECK"
+	GC     Verb = "GC"
+	Status Verb = "STATUS"
+	Ping   Verb = "PING"
+	Facts  Verb = "FACTS"
+	Report Verb = "REPORT"
+	Probe  Verb = "PROBE"
 
 	Selected Verb = "SELECTED"
 )
@@ -35,7 +35,7 @@ const (
 // valid reports whether v is one of the verbs.
 func (v Verb) valid() bool {
 	switch v {
-	case Add, Del, Check, GC, Status, Ping, Facts, Report, Probing, Selected:
+	case Add, Del, Check, GC, Status, Ping, Facts, Report, Probe, Selected:
 		return true
 	default:
 		return false
@@ -64,7 +64,7 @@ type Request struct {
 	Config json.RawMessage `json:"config,omitempty"`
 
 	// Ask is what a Facts or a Selected asks and a Report tells, as package attach/facts has it, or
-	// a [Probe].
+	// a [ProbeAsk].
 	Ask json.RawMessage `json:"ask,omitempty"`
 
 	// DeadlineMillis is how long the caller still waits, in milliseconds from
@@ -81,7 +81,7 @@ type Response struct {
 	Version int     `json:"v"`
 	Result  *Result `json:"result,omitempty"`
 	Error   *Error  `json:"error,omitempty"`
-	// Facts is what the agent knows, as package attach/facts has it, or the answer to a [Probe].
+	// Facts is what the agent knows, as package attach/facts has it, or the answer to a Probe.
 	Facts json.RawMessage `json:"facts,omitempty"`
 	// Warnings are for the runtime's log, whatever the outcome.
 	Warnings []string `json:"warnings,omitempty"`

@@ -6,10 +6,10 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/lean/plainjson"
 )
 
-// A Probe is what a Probe request has in its Ask: with Of the question which addresses of these
+// A ProbeAsk is what a Probe has in its Ask: with Of the question which addresses of these
 // attachments are to be asked for on their segments, else what came of that. The answer to the
 // question is a list of [Unproved], in Facts; none where there is nothing to ask for.
-type Probe struct {
+type ProbeAsk struct {
 	Of []Interface `json:"of,omitempty"`
 	// Proved says that no stranger has answered for any address of the answer.
 	Proved bool `json:"proved,omitempty"`
@@ -37,7 +37,7 @@ type Stranger struct {
 }
 
 // AppendTo appends p's JSON to b, of a question alone: a plugin writes one for each ADD.
-func (p Probe) AppendTo(b []byte) []byte {
+func (p ProbeAsk) AppendTo(b []byte) []byte {
 	b = append(b, `{"of":[`...)
 	for i, of := range p.Of {
 		if i > 0 {

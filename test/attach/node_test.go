@@ -300,7 +300,7 @@ type agent struct {
 	questions   []facts.Question
 	reports     []facts.Report
 	unproved    []agentapi.Unproved // what is to be asked for on the segment
-	probes      []agentapi.Probe    // what came of it
+	probes      []agentapi.ProbeAsk // what came of it
 }
 
 // startAgent has the agent listen until the test ends or stop is called.
@@ -351,7 +351,7 @@ func (a *agent) Serve(_ context.Context, req agentapi.Request) agentapi.Response
 		}
 		a.reports = append(a.reports, r)
 		return agentapi.Response{Version: agentapi.Version}
-	case agentapi.Probing:
+	case agentapi.Probe:
 		return a.probe(req)
 	default:
 		return agentapi.Fail(agentapi.CodeInternal, "%s is not what the meta-plugin asks", req.Verb)
@@ -360,7 +360,7 @@ func (a *agent) Serve(_ context.Context, req agentapi.Request) agentapi.Response
 
 // probe answers what is to be asked for, and keeps what came of it.
 func (a *agent) probe(req agentapi.Request) agentapi.Response {
-	var p agentapi.Probe
+	var p agentapi.ProbeAsk
 	if err := json.Unmarshal(req.Ask, &p); err != nil {
 		return agentapi.Fail(agentapi.CodeDecoding, "%v", err)
 	}
@@ -379,7 +379,7 @@ func (a *agent) probe(req agentapi.Request) agentapi.Response {
 }
 
 // told returns what came of asking on the segment.
-func (a *agent) told() []agentapi.Probe {
+func (a *agent) told() []agentapi.ProbeAsk {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.probes)

@@ -22,13 +22,13 @@ import (
 const printer = "02:00:00:00:0a:0b"
 
 // probe sends a Probe about p, and returns what is to be asked for.
-func (p *pod) probe(t testing.TB, what agentapi.Probe) (asked []agentapi.Unproved) {
+func (p *pod) probe(t testing.TB, what agentapi.ProbeAsk) (asked []agentapi.Unproved) {
 	t.Helper()
 	ask, err := json.Marshal(what)
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp, err := agentapi.Once(t.Context(), 10*time.Second, p.node.Socket(), agentapi.Request{Verb: agentapi.Probing, ContainerID: p.Sandbox, Ask: ask})
+	resp, err := agentapi.Once(t.Context(), 10*time.Second, p.node.Socket(), agentapi.Request{Verb: agentapi.Probe, ContainerID: p.Sandbox, Ask: ask})
 	if err != nil || resp.Error != nil {
 		t.Fatalf("%v, %v", err, resp.Error)
 	}
@@ -44,7 +44,7 @@ func (p *pod) probe(t testing.TB, what agentapi.Probe) (asked []agentapi.Unprove
 // isAskedFor fails unless p's address is to be asked for, or not.
 func (p *pod) isAskedFor(t testing.TB, want bool) {
 	t.Helper()
-	asked := p.probe(t, agentapi.Probe{Of: []agentapi.Interface{{Network: p.Network, IfName: p.IfName}}})
+	asked := p.probe(t, agentapi.ProbeAsk{Of: []agentapi.Interface{{Network: p.Network, IfName: p.IfName}}})
 	if got := len(asked) == 1 && asked[0].Addr == p.addrs[0].Addr() && asked[0].IfName == p.IfName; got != want || len(asked) > 1 {
 		t.Errorf("of pod %s with %v is to be asked for: %+v; want it: %t", p.Pod, p.addrs, asked, want)
 	}
@@ -59,7 +59,7 @@ func (p *pod) answered(t testing.TB) netip.Addr {
 	if err := p.node.Del(p.Interface); err != nil {
 		t.Fatal(err)
 	}
-	p.probe(t, agentapi.Probe{Found: []agentapi.Stranger{{Addr: a, MAC: printer}}})
+	p.probe(t, agentapi.ProbeAsk{Found: []agentapi.Stranger{{Addr: a, MAC: printer}}})
 	return a
 }
 
@@ -98,12 +98,12 @@ func TestStranger(t *testing.T) {
 	}
 	fleet.Edit(t, kc, pool, func() { pool.Spec.DetectConflicts = true })
 	eventually(t, time.Minute, func() error {
-		if len(plain.probe(t, agentapi.Probe{Of: []agentapi.Interface{{Network: plain.Network, IfName: plain.IfName}}})) == 0 {
+		if len(plain.probe(t, agentapi.ProbeAsk{Of: []agentapi.Interface{{Network: plain.Network, IfName: plain.IfName}}})) == 0 {
 			return fmt.Errorf("the agent has not heard of the pool's edit")
 		}
 		return nil
 	})
-	plain.probe(t, agentapi.Probe{Proved: true})
+	plain.probe(t, agentapi.ProbeAsk{Proved: true})
 	plain.isAskedFor(t, false) // nobody has answered
 
 	owned := w.runWith(n, "strangers-claim", w.claim("strangers-claim", nil))

@@ -25,11 +25,11 @@ const probeTimeout = time.Second
 // does not answer, as that of the version before, has none asked for.
 func (c *call) unproved(container string) func(context.Context, []plan.Step) ([]segment.Address, func()) {
 	return func(ctx context.Context, steps []plan.Step) (all []segment.Address, proved func()) {
-		var p agentapi.Probe
+		var p agentapi.ProbeAsk
 		for _, s := range steps {
 			p.Of = append(p.Of, agentapi.Interface{Network: s.Network, IfName: s.IfName})
 		}
-		resp, err := c.reach(ctx, time.Now().Add(probeTimeout), agentapi.Request{Verb: agentapi.Probing, ContainerID: container, Ask: p.AppendTo(nil)})
+		resp, err := c.reach(ctx, time.Now().Add(probeTimeout), agentapi.Request{Verb: agentapi.Probe, ContainerID: container, Ask: p.AppendTo(nil)})
 		if err != nil || resp.Error != nil || len(resp.Facts) == 0 {
 			return nil, nil
 		}
@@ -41,16 +41,16 @@ func (c *call) unproved(container string) func(context.Context, []plan.Step) ([]
 		for _, u := range answer {
 			all = append(all, segment.Address{IfName: u.IfName, Addr: u.Addr})
 		}
-		return all, func() { c.tellProbe(ctx, container, agentapi.Probe{Proved: true}) }
+		return all, func() { c.tellProbe(ctx, container, agentapi.ProbeAsk{Proved: true}) }
 	}
 }
 
 // tellProbe tells the agent what came of asking.
-func (c *call) tellProbe(ctx context.Context, container string, p agentapi.Probe) {
+func (c *call) tellProbe(ctx context.Context, container string, p agentapi.ProbeAsk) {
 	ask, err := json.Marshal(p)
 	if err == nil {
 		var resp agentapi.Response
-		resp, err = c.reach(ctx, time.Now().Add(probeTimeout), agentapi.Request{Verb: agentapi.Probing, ContainerID: container, Ask: ask})
+		resp, err = c.reach(ctx, time.Now().Add(probeTimeout), agentapi.Request{Verb: agentapi.Probe, ContainerID: container, Ask: ask})
 		if err == nil && resp.Error != nil {
 			err = resp.Error
 		}
@@ -67,7 +67,7 @@ func (c *call) tellStrangers(ctx context.Context, h journal.Head, err error) {
 	if !ok {
 		return
 	}
-	var p agentapi.Probe
+	var p agentapi.ProbeAsk
 	report := facts.Report{Pod: h.Plan.Pod, ContainerID: h.ContainerID}
 	for _, s := range e.Found {
 		p.Found = append(p.Found, agentapi.Stranger{Addr: s.Addr, MAC: s.MAC.String()})

@@ -41,7 +41,7 @@ func (a *Agent) Serve(ctx context.Context, req agentapi.Request) agentapi.Respon
 		err = a.status(ctx, req)
 	case agentapi.Facts, agentapi.Report:
 		resp = a.attach.Serve(ctx, req)
-	case agentapi.Probing:
+	case agentapi.Probe:
 		resp.Facts, err = a.strangers.serve(ctx, req)
 	case agentapi.Ping, agentapi.Selected:
 	}

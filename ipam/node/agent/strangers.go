@@ -29,7 +29,7 @@ type strangers struct {
 	blocks *blocks
 
 	mu     sync.Mutex
-	asked  map[string]probing           // guarded by mu; by container
+	asked  map[string]probe             // guarded by mu; by container
 	proved map[poolAddress]protocol.UID // guarded by mu; the right that each was proved under
 }
 
@@ -38,8 +38,8 @@ type poolAddress struct {
 	addr netip.Addr
 }
 
-// probing is what the meta-plugin was told to ask for.
-type probing struct {
+// probe is what the meta-plugin was told to ask for.
+type probe struct {
 	at    protocol.Instant
 	addrs []unproved
 }
@@ -53,7 +53,7 @@ type unproved struct {
 
 // serve answers a Probe.
 func (s *strangers) serve(ctx context.Context, req agentapi.Request) (json.RawMessage, error) {
-	var p agentapi.Probe
+	var p agentapi.ProbeAsk
 	if err := json.Unmarshal(req.Ask, &p); err != nil {
 		return nil, &agentapi.Error{Code: agentapi.CodeDecoding, Msg: "what it asks: " + err.Error()}
 	}
@@ -93,14 +93,14 @@ func (s *strangers) question(ctx context.Context, container string, of []agentap
 	now := s.sched.Now()
 	s.mu.Lock()
 	if s.asked == nil {
-		s.asked = map[string]probing{}
+		s.asked = map[string]probe{}
 	}
 	for c, a := range s.asked { // whose call was killed
 		if now.Since(a.at) > probeTime {
 			delete(s.asked, c)
 		}
 	}
-	s.asked[container] = probing{now, found}
+	s.asked[container] = probe{now, found}
 	s.mu.Unlock()
 	answer := make([]agentapi.Unproved, len(found))
 	for i, u := range found {
