@@ -5,7 +5,8 @@
 # Versions of tools: test/tools/*/go.mod. Versions of the control plane and the
 # reference CNI plugins that tests run against: test/rig/go.mod; of those whose own suites are
 # run: test/rig/suites/go.mod. Of Multus and whereabouts, from which tests change over:
-# test/rig/foreign/go.mod. Of other versions of Kubernetes: test/rig/kube/*/go.mod.
+# test/rig/foreign/go.mod. Of CoreDNS: test/rig/dns/go.mod. Of other versions of Kubernetes:
+# test/rig/kube/*/go.mod.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -88,6 +89,10 @@ rig-nodes: cc rig ## Build also what nodes run, kubelet and containerd, into bin
 .PHONY: rig-foreign
 rig-foreign: rig ## Build also Multus and whereabouts into bin/rig, from which pods move to Tenure: half a minute
 	@cd test/rig && $(GO) run . -foreign ../../bin/rig
+
+.PHONY: rig-dns
+rig-dns: ## Build also CoreDNS into bin/rig: a minute at first, then nothing
+	@cd test/rig && $(GO) run . -dns ../../bin/rig
 
 # Of rig-kube: a folder of test/rig/kube.
 KUBE ?= 1.32
@@ -223,7 +228,7 @@ RUN ?= .
 NODES := ./test/cluster ./test/e2e
 SMALL := $(filter ./test/imports ./test/programs ./test/simulation,$(PKG)) $(filter-out ./test/%,$(PKG))
 .PHONY: one
-one: $(if $(strip $(SMALL)),,root rig $(HELM) $(CRANE)) $(if $(filter $(NEUTRON) ./test/vifs $(NODES),$(PKG)),rig-neutron) $(if $(filter $(NODES),$(PKG)),rig-nodes) $(if $(filter $(NODES) ./test/controller,$(PKG)),rig-foreign) $(if $(filter ./test/monitoring ./test/e2e,$(PKG)),rig-prometheus) $(if $(filter ./test/operator,$(PKG)),rig-chromium) ## One test, with what it needs: PKG=./test/controller RUN=TestMovingIn
+one: $(if $(strip $(SMALL)),,root rig $(HELM) $(CRANE)) $(if $(filter $(NEUTRON) ./test/vifs $(NODES),$(PKG)),rig-neutron) $(if $(filter $(NODES),$(PKG)),rig-nodes rig-dns) $(if $(filter $(NODES) ./test/controller,$(PKG)),rig-foreign) $(if $(filter ./test/monitoring ./test/e2e,$(PKG)),rig-prometheus) $(if $(filter ./test/operator,$(PKG)),rig-chromium) ## One test, with what it needs: PKG=./test/controller RUN=TestMovingIn
 	@[ -n '$(PKG)' ] || { echo "PKG is empty, must be the test's package, such as ./claims or ./test/controller" >&2; exit 1; }
 	$(GO) test -vet=off -ldflags "-s -w" -count=1 -v -timeout 90m '$(PKG)' $(if $(filter ./test/e2e,$(PKG)),-ginkgo.v -ginkgo.focus='$(RUN)',-run '$(RUN)') $(ARGS)
 
@@ -275,7 +280,7 @@ cluster-down: root ## End the cluster of make cluster; nothing of it is left
 E2E := $(GO) test -vet=off -ldflags "-s -w" -count=1 -v -timeout 3h ./test/e2e -ginkgo.v
 
 .PHONY: e2e
-e2e: root rig-nodes rig-foreign rig-neutron $(HELM) $(GOTESTSUM) ## Tests on a real cluster: kubelets, containerd, Tenure installed from deploy/; as root
+e2e: root rig-nodes rig-foreign rig-dns rig-neutron $(HELM) $(GOTESTSUM) ## Tests on a real cluster: kubelets, containerd, Tenure installed from deploy/; as root
 	$(GO_TEST) -count=1 -timeout $(TIMEOUT) ./test/cluster
 	$(E2E) -ginkgo.label-filter='!proof' $(ARGS)
 
@@ -344,11 +349,11 @@ proof-scale: root rig $(GOTESTSUM)
 	$(filter-out -short,$(GO_TEST)) -p 1 -timeout 90m $(ARGS) ./test/scale
 proof-e2e: root rig-nodes rig-foreign rig-neutron rig-prometheus $(HELM)
 	$(E2E) -ginkgo.label-filter=proof $(ARGS)
-proof-kube-%: root rig-nodes rig-foreign $(HELM) $(GOTESTSUM)
+proof-kube-%: root rig-nodes rig-foreign rig-dns $(HELM) $(GOTESTSUM)
 	$(MAKE) --no-print-directory rig-kube KUBE=$*
 	TENURE_KUBE=$* $(GO_TEST) -count=1 -timeout $(TIMEOUT) ./test/api
 	TENURE_KUBE=$* $(E2E) -ginkgo.label-filter=platforms $(ARGS)
-proof-ipv6 proof-dual: proof-%: root rig-nodes rig-foreign $(HELM)
+proof-ipv6 proof-dual: proof-%: root rig-nodes rig-foreign rig-dns $(HELM)
 	TENURE_FAMILIES=$* $(E2E) -ginkgo.label-filter=platforms $(ARGS)
 
 .PHONY: fuzz

@@ -69,6 +69,7 @@ var _ = DescribeTable("pages work line by line", followPage,
 	Entry("docs/howto/pod-networks.md", "howto/pod-networks.md", "Make a network", "Networks of others",
 		"pod/client", "podnetworkattachment/storage-small", "podnetwork/storage", "ippool/storage",
 		"interfaceparameters/small-frames", "--namespace=tenure-system interfaceparameters/storage"),
+	Entry("docs/howto/names.md", "howto/names.md", "Name the pods of a StatefulSet", "What is published", "statefulset/db", "service/db"),
 	Entry("docs/howto/vifs.md", "howto/vifs.md", "Make a network", "Turn them off", "pod/router", "net-attach-def/fabric", "ippool/fabric"),
 )
 

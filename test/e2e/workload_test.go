@@ -174,7 +174,7 @@ func (s site) statefulSet(ctx context.Context, name, networks string, replicas i
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name},
 		Spec: appsv1.StatefulSetSpec{
 			Replicas: &replicas, Template: template, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}},
-			PodManagementPolicy: appsv1.ParallelPodManagement,
+			PodManagementPolicy: appsv1.ParallelPodManagement, ServiceName: name,
 		},
 	})).To(Succeed())
 }

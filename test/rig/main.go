@@ -2,14 +2,15 @@
 // real Kubernetes control plane and the reference CNI plugins, at the versions
 // of this module's go.mod; with -local the one plugin that containers without a cluster need; with
 // -nodes what real nodes run, at those of node/go.mod; with -foreign Multus and whereabouts with
-// their manifests, at those of foreign/go.mod; with -kube=MINOR a control plane and a kubelet of
-// that minor version of Kubernetes, at those of kube/MINOR/go.mod. With -neutron it unpacks
+// their manifests, at those of foreign/go.mod; with -dns CoreDNS, at that of dns/go.mod; with
+// -kube=MINOR a control plane and a kubelet of that minor version of Kubernetes, at those of
+// kube/MINOR/go.mod. With -neutron it unpacks
 // OpenStack's Neutron out of Debian packages, at the version of the machine's release; with -site
 // MkDocs and its theme Material likewise, which render the documentation; with -prometheus
 // Prometheus, which collects metrics; with -chromium a browser without a window. It makes only what
 // is missing or outdated.
 //
-//	go run . [-local | -nodes | -foreign | -kube=MINOR | -neutron | -site | -prometheus |
+//	go run . [-local | -nodes | -foreign | -dns | -kube=MINOR | -neutron | -site | -prometheus |
 //		-chromium] DIRECTORY
 //
 // Programs of the control plane that $KUBEBUILDER_ASSETS has are used instead
@@ -45,7 +46,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, out io.
 		return err
 	}
 	if len(args) != 1 {
-		return errors.New("usage: rig [-local | -nodes | -foreign | -kube=MINOR | -neutron | -site | -prometheus | -chromium] DIRECTORY")
+		return errors.New("usage: rig [-local | -nodes | -foreign | -dns | -kube=MINOR | -neutron | -site | -prometheus | -chromium] DIRECTORY")
 	}
 	dir, err := filepath.Abs(args[0])
 	if err != nil {
@@ -98,7 +99,7 @@ func asked(args []string) (set, []string, error) {
 	if len(args) == 0 {
 		return controlPlane, args, nil
 	}
-	if other, ok := map[string]set{"-local": local, "-nodes": nodes, "-foreign": foreign, "-neutron": openstack, "-site": site, "-prometheus": prometheus, "-chromium": chromium}[args[0]]; ok {
+	if other, ok := map[string]set{"-local": local, "-nodes": nodes, "-foreign": foreign, "-dns": dns, "-neutron": openstack, "-site": site, "-prometheus": prometheus, "-chromium": chromium}[args[0]]; ok {
 		return other, args[1:], nil
 	}
 	if minor, ok := strings.CutPrefix(args[0], "-kube="); ok {

@@ -47,6 +47,8 @@ const (
 
 	multus      = "gopkg.in/k8snetworkplumbingwg/multus-cni.v4"
 	whereabouts = "github.com/k8snetworkplumbingwg/whereabouts"
+
+	coreDNS = "github.com/coredns/coredns"
 )
 
 // oldestKubernetes is the oldest minor version 1.N that Tenure supports.
@@ -107,6 +109,11 @@ var foreign = set{dir: "foreign", programs: []program{
 }, files: []files{
 	{name: "multus-manifests", module: multus, pattern: "deployments/multus-daemonset.yml"},
 	{name: "whereabouts-manifests", module: whereabouts, pattern: "doc/crds/*.yaml"},
+}}
+
+// dns is what answers for the names of Services.
+var dns = set{dir: "dns", programs: []program{
+	{name: "coredns", module: coreDNS, pkg: "github.com/tenure-ipam/tenure/test/rig/dns"},
 }}
 
 // openstack is what administers addresses where a cluster runs on OpenStack.
