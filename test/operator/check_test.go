@@ -9,6 +9,7 @@ import (
 
 	coordination "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	discovery "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -141,6 +142,20 @@ func TestCheckFindsDamage(t *testing.T) {
 			c := w.claim("moved", "10.99.0.1/20")
 			w.lease("10.99.0.0/28", "", toClaim(c, "10.99.0.1"))
 		}, "AddressOutside", false, []string{"10.99.0.1"}},
+		{"a Service that gets no names", func(w *world) {
+			asks := map[string]string{"tenure.dev/network": "lan", "tenure.dev/selector": "app=db"}
+			create(w.t, &corev1.Service{
+				ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "db", Annotations: asks}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
+			})
+			create(w.t, &corev1.Service{
+				ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "served", Annotations: asks}, Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone},
+			})
+			create(w.t, &discovery.EndpointSlice{
+				ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "served", Labels: map[string]string{
+					discovery.LabelServiceName: "served", discovery.LabelManagedBy: "names.tenure.dev",
+				}}, AddressType: discovery.AddressTypeIPv4,
+			})
+		}, "NamesAbsent", false, []string{"/db", "cluster IP"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := inOrder(t)

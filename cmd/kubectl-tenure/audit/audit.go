@@ -25,6 +25,8 @@ type State struct {
 	Pods      []Pod
 	// Faulty are the NetworkAttachmentDefinitions of Tenure's that cannot be used.
 	Faulty []Unreadable
+	// Nameless are the Services that ask for names of addresses and get none.
+	Nameless []Unreadable
 	// Reservations are the UIDs of the IPReservations that there are.
 	Reservations map[protocol.UID]bool
 	Nodes        map[protocol.NodeName]protocol.Node
@@ -113,6 +115,7 @@ const (
 	StoreFrozen      Rule = "StoreFrozen"      // a node's lease is of an earlier store
 	AddressOutside   Rule = "AddressOutside"   // an address lies outside its pool's ranges
 	DefinitionFaulty Rule = "DefinitionFaulty" // a network definition cannot be used
+	NamesAbsent      Rule = "NamesAbsent"      // a Service asks for names, and gets none
 	StrangerFound    Rule = "StrangerFound"    // a stranger has an address of a pool
 	NoAgent          Rule = "NoAgent"          // nodes have no agent, and never had one
 	WebhooksUnused   Rule = "WebhooksUnused"   // the API server does not call the webhooks, or not for long
@@ -122,7 +125,7 @@ const (
 // that Tenure promises and some room; never is for what harms nobody.
 var settles = map[Rule]time.Duration{
 	GrantLeaked: time.Minute, SubLeaseLeaked: 4 * time.Minute, AllocationLeaked: 5 * time.Minute, ForeignLeaked: 5 * time.Minute,
-	StoreFrozen: never, AddressOutside: never, DefinitionFaulty: never, StrangerFound: never, NoAgent: never, WebhooksUnused: never,
+	StoreFrozen: never, AddressOutside: never, DefinitionFaulty: never, NamesAbsent: never, StrangerFound: never, NoAgent: never, WebhooksUnused: never,
 }
 
 const never = time.Duration(1<<63 - 1)
@@ -194,6 +197,7 @@ func Look(s State) []Finding {
 	l.poolsApart()
 	l.strangers()
 	l.definitions()
+	l.names()
 	l.leasesApart()
 	l.leases()
 	l.grants()

@@ -181,6 +181,15 @@ func TestFaultyDefinitions(t *testing.T) {
 	}
 }
 
+// TestNameless: a Service that gets no names is a NOTE.
+func TestNameless(t *testing.T) {
+	s := State{Nameless: []Unreadable{{Object: "service shop/db", Why: "it has a cluster IP"}}}
+	found := Lasting(Look(s), Look(s), time.Hour)
+	if len(found) != 1 || found[0].Rule != NamesAbsent || found[0].Wrong || found[0].Object != "service shop/db" || found[0].What != "it has a cluster IP" {
+		t.Errorf("found %+v; want a note of shop/db", found)
+	}
+}
+
 // TestSameOnEveryNode: an address that host-local may have given on two nodes is no proof that
 // anything is wrong. One that Tenure has given to a second pod is.
 func TestSameOnEveryNode(t *testing.T) {

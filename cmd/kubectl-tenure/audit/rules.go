@@ -36,6 +36,13 @@ func (l *look) definitions() {
 	}
 }
 
+// names finds Services that ask for names of addresses, and get none.
+func (l *look) names() {
+	for _, s := range l.Nameless {
+		l.add(NamesAbsent, s.Object, place{}, s.Why, "kubectl describe the Service: an Event NamesRefused says what to do. If there is none, no controller serves it: see docs/howto/names.md")
+	}
+}
+
 // leasesApart finds leases of one pool that share addresses.
 func (l *look) leasesApart() {
 	for pool, leases := range l.byPool {

@@ -8,6 +8,7 @@ import (
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	admissionregistration "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	discovery "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +17,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/attach/certificate"
+	"github.com/tenure-ipam/tenure/attach/names"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/audit"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/state"
@@ -51,6 +53,9 @@ func readState(ctx context.Context, s *session.Session) (st audit.State, err err
 		return st, err
 	}
 	st.Faulty = known.Faulty(st.Pools)
+	if st.Nameless, err = nameless(ctx, s); err != nil {
+		return st, err
+	}
 	if st.Claims, err = state.Read(ctx, not.Of("ipamclaim"), &ipamclaims.IPAMClaimList{}, session.ClaimsIn, func(c *ipamclaims.IPAMClaim) (audit.Claim, error) {
 		return audit.Claim{Claim: kube.ClaimOf(c), Pools: known.OfClaim(c)}, nil
 	}); err != nil {
@@ -71,6 +76,45 @@ func readState(ctx context.Context, s *session.Session) (st audit.State, err err
 	}
 	st.Now, st.Unreadable = s.Now(), not.All
 	return st, nil
+}
+
+// nameless returns the Services that ask for names of addresses, and have no slices of the
+// controller: it makes some also for a Service of whose pods none is there. Who may not read both
+// does not look.
+func nameless(ctx context.Context, s *session.Session) (all []audit.Unreadable, err error) {
+	asks, err := session.ListAll(ctx, s.Client, &corev1.ServiceList{}, func(l *corev1.ServiceList) []corev1.Service {
+		return slices.DeleteFunc(l.Items, func(o corev1.Service) bool { return !names.Asks(&o) })
+	})
+	if session.Forbidden(err) || err == nil && len(asks) == 0 {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	made, err := session.ListAll(ctx, s.Client, &discovery.EndpointSliceList{}, func(l *discovery.EndpointSliceList) (of []string) {
+		for i := range l.Items {
+			of = append(of, l.Items[i].Namespace+"/"+l.Items[i].Labels[discovery.LabelServiceName])
+		}
+		return of
+	}, client.MatchingLabels{discovery.LabelManagedBy: names.ManagedBy})
+	if session.Forbidden(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i := range asks {
+		key := asks[i].Namespace + "/" + asks[i].Name
+		if slices.Contains(made, key) {
+			continue
+		}
+		why := "the controller has made no EndpointSlice for it"
+		if _, err := names.Read(&asks[i]); err != nil {
+			why = err.Error()
+		}
+		all = append(all, audit.Unreadable{Object: "service " + key, Why: why})
+	}
+	return all, nil
 }
 
 // webhooks reads whether there are webhooks of PodNetworks, and until when the API server trusts
