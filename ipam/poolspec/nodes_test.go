@@ -3,6 +3,7 @@ package poolspec_test
 import (
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/tenure-ipam/tenure/ipam/labels"
@@ -58,6 +59,21 @@ func TestForNode(t *testing.T) {
 		if !slices.Equal(got, tt.want) {
 			t.Errorf("%s: is given %v; want %v", tt.name, got, tt.want)
 		}
+	}
+}
+
+// TestRangesOfSelectorsOverlap: one address is of one range, whichever nodes others are for.
+func TestRangesOfSelectorsOverlap(t *testing.T) {
+	text := poolspec.PoolText{Ranges: []poolspec.RangeText{
+		{CIDR: "10.1.0.0/24", NodeSelector: rack("a")},
+		{CIDR: "10.1.0.0/24", Start: "10.1.0.128", NodeSelector: rack("b")},
+	}}
+	if _, err := poolspec.ParsePool(text); err == nil || !strings.Contains(err.Error(), "spec.ranges[1]") || !strings.Contains(err.Error(), "overlaps") {
+		t.Errorf("it says %v; want which ranges overlap", err)
+	}
+	text.Ranges[0].End = "10.1.0.127"
+	if _, err := poolspec.ParsePool(text); err != nil {
+		t.Errorf("two parts of one CIDR: %v", err)
 	}
 }
 

@@ -158,6 +158,10 @@ func TestPoolRefused(t *testing.T) {
 		{"a requirement's key", selecting(`{matchExpressions: [{key: "-", operator: Exists}]}`), []string{"spec.namespaceSelector.matchExpressions[0].key", "should match"}},
 		{"an operator unknown", selecting(`{matchExpressions: [{key: a, operator: Gt, values: ["1"]}]}`), []string{"spec.namespaceSelector.matchExpressions[0].operator", `supported values: "In", "NotIn", "Exists", "DoesNotExist"`}},
 		{"In without values", selecting(`{matchExpressions: [{key: a, operator: In}]}`), []string{"spec.namespaceSelector.matchExpressions[0].values", "is set where operator is In or NotIn, and only there"}},
+		{"a range's selector with a key that is none", oneRange("10.0.0.0/24", `nodeSelector: {matchLabels: {"rack a": b}}`), []string{"spec.ranges[0].nodeSelector.matchLabels", "a key that no label can have"}},
+		{"a range's selector with an operator of others", oneRange("10.0.0.0/24", `nodeSelector: {matchExpressions: [{key: rack, operator: Lt, values: ["1"]}]}`),
+			[]string{"spec.ranges[0].nodeSelector.matchExpressions[0].operator", `supported values: "In", "NotIn", "Exists", "DoesNotExist"`}},
+		{"a range's selector that is a text", oneRange("10.0.0.0/24", `nodeSelector: rack=a`), []string{"spec.ranges[0].nodeSelector", "must be of type object"}},
 		{"Exists with values", selecting(`{matchExpressions: [{key: a, operator: Exists, values: [b]}]}`), []string{"spec.namespaceSelector.matchExpressions[0].values", "and only there"}},
 	}
 	for _, tt := range tests {

@@ -109,6 +109,23 @@ func TestRacks(t *testing.T) {
 	_, err = a1.Add(static.Interface)
 	fleet.WantCode(t, err, agentapi.CodeInvalidConfig, "whose range is for nodes with "+rackLabel+"=b, and this node has "+rackLabel+"=a")
 
+	o := &v1alpha1.IPReservation{ObjectMeta: metav1.ObjectMeta{Name: "racks"}, Spec: v1alpha1.IPReservationSpec{Pool: w.name, Address: "10.62.0.77", For: "a printer"}}
+	fleet.Create(t, kc, o)
+	eventually(t, time.Minute, func() error {
+		err := kc.Get(t.Context(), client.ObjectKeyFromObject(o), o)
+		return errors.Join(err, fleet.Condition(o.Status.Conditions, v1alpha1.Reserved, metav1.ConditionTrue, v1alpha1.ReasonKept))
+	})
+	named := w.run(b1, "racks-reserved")
+	named.Top = map[string]any{"args": map[string]any{"cni": map[string]any{"ips": []string{o.Spec.Address}}}}
+	b1.Refused(t, named.Interface, "10.62.0.77 of pool racks belongs to reservation racks")
+	if err := kc.Delete(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	if err := named.attach(); err != nil {
+		t.Fatal(err)
+	}
+	pods = append(pods, named)
+
 	for i := range 4 { // rack a has five
 		pods = append(pods, w.attached(w.nodes[i%2], fmt.Sprintf("racks-a-%d", i)))
 		pods[len(pods)-1].is(t, "10.61.0.0/29")
