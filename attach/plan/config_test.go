@@ -136,7 +136,7 @@ func TestEveryKeyIsExplained(t *testing.T) {
 			t.Errorf("docs/reference/attach.md has no line for the key %s", name)
 		}
 	}
-	for _, name := range []string{npwg.AnnotationVersion, npwg.AnnotationNamespaces, npwg.AnnotationSelector, ReasonInvalid, ReasonUnknownKey, ReasonNoDevice, ReasonArgs, ReasonClaim} {
+	for _, name := range []string{npwg.AnnotationVersion, npwg.AnnotationNamespaces, npwg.AnnotationSelector, ReasonInvalid, ReasonUnknownKey, ReasonArgs, ReasonClaim} {
 		if !strings.Contains(string(page), "`"+name+"`") {
 			t.Errorf("docs/reference/attach.md says nothing of %s", name)
 		}

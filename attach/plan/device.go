@@ -30,7 +30,7 @@ func (m *maker) addDevice(where string, step *Step, l *list, d facts.Definition)
 	switch n := m.devices[resource]; {
 	case resource == "":
 	case len(d.Devices) == 0:
-		m.warn(ReasonNoDevice, "%s, network %s: it takes a device of %s, and the kubelet shows none of this pod; let a container request one", where, step.Name, resource)
+		m.fail(where, step.Name, fmt.Sprintf("it takes a device of %s, and the kubelet shows none of this pod", resource), "let a container request one, or name a ResourceClaim with one")
 	case n >= len(d.Devices):
 		m.fail(where, step.Name, fmt.Sprintf("it takes a device of %s, and all %d of the pod's are assigned", resource, len(d.Devices)), "let the pod request one for each attachment")
 	default:

@@ -14,7 +14,6 @@ import (
 const (
 	ReasonInvalid    = "InvalidNetworkAnnotation"
 	ReasonUnknownKey = "UnknownNetworkKey"
-	ReasonNoDevice   = "NoNetworkDevice"
 	ReasonArgs       = "CapabilityMissing"
 	// ReasonClaim: the element of the pod's default network refers to an IPAMClaim.
 	ReasonClaim = "ClaimOnDefaultNetwork"

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -67,13 +68,29 @@ func ask(ctx context.Context, kubelet podresources.PodResourcesListerClient, nam
 	return &podresources.PodResources{}, nil
 }
 
+// devicesIn returns the devices of device plugins, and those of ResourceClaims. A device of the
+// latter is known by what CDI calls it, "kind=ID": it counts under the ResourceClaim's name, as
+// Multus 4.3 has it, and under the kind, since the name of a ResourceClaim of a template is random.
 func devicesIn(pod *podresources.PodResources) map[string][]string {
 	devices := map[string][]string{}
+	add := func(resource, id string) {
+		if all := devices[resource]; !slices.Contains(all, id) {
+			devices[resource] = append(all, id)
+		}
+	}
 	for _, c := range pod.GetContainers() {
 		for _, d := range c.GetDevices() {
 			for _, id := range d.GetDeviceIds() {
-				if all := devices[d.GetResourceName()]; !slices.Contains(all, id) {
-					devices[d.GetResourceName()] = append(all, id)
+				add(d.GetResourceName(), id)
+			}
+		}
+		for _, claim := range c.GetDynamicResources() {
+			for _, device := range claim.GetClaimResources() {
+				for _, cdi := range device.GetCdiDevices() {
+					if kind, id, ok := strings.Cut(cdi.GetName(), "="); ok && id != "" {
+						add(claim.GetClaimName(), id)
+						add(kind, id)
+					}
 				}
 			}
 		}

@@ -89,6 +89,32 @@ func TestDevicesOfAPod(t *testing.T) {
 	}
 }
 
+// TestDevicesOfResourceClaims: as Multus 4.3 reads them, and by their kind.
+func TestDevicesOfResourceClaims(t *testing.T) {
+	claim := func(name string, cdi ...string) *podresources.DynamicResource {
+		r := &podresources.ClaimResource{DriverName: "nic.example.com", PoolName: "n1", DeviceName: "d"}
+		for _, x := range cdi {
+			r.CdiDevices = append(r.CdiDevices, &podresources.CDIDevice{Name: x})
+		}
+		return &podresources.DynamicResource{ClaimName: name, ClaimNamespace: "ns", ClaimResources: []*podresources.ClaimResource{r}}
+	}
+	k := serve(t, &kubelet{gets: true, pods: []*podresources.PodResources{pod("ns", "p",
+		&podresources.ContainerResources{
+			Devices:          []*podresources.ContainerDevices{devices("example.com/vf", "0000:3b:02.1")},
+			DynamicResources: []*podresources.DynamicResource{claim("nics", "example.com/vf=0000:3b:01.0", "example.com/vf=0000:3b:01.1"), claim("odd", "no-id", "example.com/vf=")},
+		},
+		&podresources.ContainerResources{DynamicResources: []*podresources.DynamicResource{claim("nics", "example.com/vf=0000:3b:01.0"), claim("p-gpu-x7k2q", "example.com/gpu=g0")}},
+	)}})
+	want := map[string][]string{
+		"example.com/vf": {"0000:3b:02.1", "0000:3b:01.0", "0000:3b:01.1"}, "nics": {"0000:3b:01.0", "0000:3b:01.1"},
+		"example.com/gpu": {"g0"}, "p-gpu-x7k2q": {"g0"},
+	}
+	got, err := k.DevicesOf(t.Context(), "ns", "p")
+	if d := cmp.Diff(want, got); err != nil || d != "" {
+		t.Errorf("%v (-want +got):\n%s", err, d)
+	}
+}
+
 // TestNoKubelet (N64).
 func TestNoKubelet(t *testing.T) {
 	got, err := Kubelet{Socket: filepath.Join(t.TempDir(), "none")}.DevicesOf(t.Context(), "ns", "p")
