@@ -27,6 +27,9 @@ plugins find there what they find when the runtime calls them. It has no credent
 Flags:
 `
 
+// pluginLimit is as long as kubelets wait for a runtime that attaches a pod.
+const pluginLimit = 2 * time.Minute
+
 // runHotplug reads the flags and serves until ctx ends.
 func runHotplug(ctx context.Context, args []string, _, stderr io.Writer) error {
 	flags := newFlags("tenured hotplug", hotplugUsage, stderr)
@@ -47,7 +50,7 @@ func runHotplug(ctx context.Context, args []string, _, stderr io.Writer) error {
 		return fmt.Errorf("enter the mount namespace %s: %w: the container must be privileged and see the host's processes (hostPID)", *mounts, err)
 	}
 	log := kube.Logger(stderr, *debug)
-	p := plugin.Plugin{Stderr: stderr, Now: time.Now}
+	p := plugin.Plugin{Stderr: stderr, Now: time.Now, Limit: pluginLimit}
 	s := &hotplug.Service{
 		ConfDir: *confDir, Now: time.Now, Log: log,
 		Change: func(ctx context.Context, conf *plan.Config, k journal.Key) (bool, error) {

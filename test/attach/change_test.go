@@ -32,6 +32,7 @@ type changeCall struct {
 	Config json.RawMessage
 	Path   []string
 	Key    journal.Key
+	Limit  time.Duration
 }
 
 // changeProcess is such a process. It prints what came of it.
@@ -46,7 +47,7 @@ func changeProcess() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 2
 	}
-	p := plugin.Plugin{Stderr: os.Stderr, Now: time.Now}
+	p := plugin.Plugin{Stderr: os.Stderr, Now: time.Now, Limit: call.Limit}
 	again, err := p.Change(context.Background(), conf, call.Path, call.Key)
 	fmt.Println(again, err)
 	return 0
@@ -55,8 +56,9 @@ func changeProcess() int {
 // A running pod is one that is attached, in a network namespace of its own.
 type running struct {
 	*node
-	ns cninet.NS
-	s  sandboxOf
+	ns    cninet.NS
+	s     sandboxOf
+	limit time.Duration // after which a plugin is killed
 }
 
 // run attaches pod p, which selects networks.
@@ -83,7 +85,7 @@ func (r running) change(selects string) (said string, killed bool) {
 	cmd := exec.CommandContext(ctx, self)
 	cmd.Env = append(os.Environ(), envChange+"=1")
 	cmd.Stdin = bytes.NewReader(encoded(r.t, changeCall{
-		Config: encoded(r.t, r.config), Path: pluginDirs, Key: journal.Key{ContainerID: "c-p", Network: "tenure", IfName: "eth0"},
+		Config: encoded(r.t, r.config), Path: pluginDirs, Key: journal.Key{ContainerID: "c-p", Network: "tenure", IfName: "eth0"}, Limit: r.limit,
 	}))
 	var stdout, stderr strings.Builder
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -224,6 +226,24 @@ func TestChangeFails(t *testing.T) {
 	}
 	n.ok("DEL", r.s)
 	n.called("DEL net-c net3", "DEL net-b net2", "DEL net-a net1", "DEL default eth0")
+	n.clean()
+}
+
+// TestChangeOfAPluginThatHangs: a plugin that does not end is killed, and what it has begun undone.
+func TestChangeOfAPluginThatHangs(t *testing.T) {
+	n := newNode(t)
+	n.three(nil, map[string]any{"until": n.path("never")}, nil)
+	r := n.run("a")
+	r.limit = 200 * time.Millisecond
+	if said, _ := r.change("a,b"); !strings.HasPrefix(said, "true ") || !strings.Contains(said, "killed") {
+		t.Fatalf("%s; want it killed, and another try", said)
+	}
+	must(t, os.WriteFile(n.path("never"), nil, 0o600))
+	n.records()
+	n.reported(1)
+	r.limit = waitLimit
+	r.changes("a,b", "DEL net-b net2", "ADD net-b net2") // the DEL was killed as well
+	n.ok("DEL", r.s)
 	n.clean()
 }
 

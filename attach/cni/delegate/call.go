@@ -112,7 +112,7 @@ func (c call) stdin(list *chain, p plugin, more ...member) []byte {
 }
 
 func (r *Runner) executor() *executor {
-	x := &executor{stderr: r.Stderr, meanwhile: func() {
+	x := &executor{stderr: r.Stderr, limit: r.Limit, meanwhile: func() {
 		if do := r.meanwhile; do != nil {
 			r.meanwhile = nil
 			do()

@@ -33,6 +33,8 @@ type executor struct {
 	inherit []*os.File
 	// meanwhile, unless it is nil, is called while a plugin runs.
 	meanwhile func()
+	// limit is after how long a plugin is killed; 0: never.
+	limit time.Duration
 }
 
 // exec runs a plugin and returns its answer. The end of ctx ends the wait for a plugin that is
@@ -120,6 +122,10 @@ func (x *executor) start(path string, stdin *os.File, environ []string) (*proces
 // wait waits for a program's end, and returns what it wrote. A thread waits in the
 // kernel, since nothing else is to be done then.
 func (x *executor) wait(p *process) (stdout, stderr []byte, err error) {
+	if x.limit > 0 {
+		stop := p.killAfter(x.limit)
+		defer stop()
+	}
 	if x.meanwhile != nil {
 		x.meanwhile()
 	}
@@ -128,6 +134,23 @@ func (x *executor) wait(p *process) (stdout, stderr []byte, err error) {
 	stdout, outErr := content(p.out[0])
 	stderr, errErr := content(p.out[1])
 	return stdout, stderr, errors.Join(err, outErr, errErr)
+}
+
+// killAfter has a program killed that runs for too long. stop is called when it has ended.
+func (p *process) killAfter(limit time.Duration) (stop func()) {
+	fd, err := unix.PidfdOpen(p.pid, 0)
+	if err != nil {
+		return func() {} // as before Linux 5.3: it ends by itself, or never
+	}
+	late := time.AfterFunc(limit, func() {
+		_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) // or it has just ended
+		_ = unix.Close(fd)
+	})
+	return func() {
+		if late.Stop() {
+			_ = unix.Close(fd)
+		}
+	}
 }
 
 func (p *process) ended() (err error) {

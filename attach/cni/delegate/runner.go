@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
 
@@ -30,6 +31,8 @@ type Runner struct {
 	Unproved func(ctx context.Context, steps []plan.Step) (all []segment.Address, proved func())
 	// CIDRs asks for a status with prefix lengths.
 	CIDRs bool
+	// Limit is after how long a plugin is killed, where no runtime waits that would; 0: never.
+	Limit time.Duration
 
 	meanwhile func() // is done once, while the next plugin runs; nil for nothing
 }

@@ -27,7 +27,7 @@ func (p Plugin) Change(ctx context.Context, conf *plan.Config, path []string, k 
 	defer c.hangUp()
 	r := &delegate.Runner{
 		State: c.state, Path: pluginPath(strings.Join(path, string(filepath.ListSeparator)), conf.BinDir), Stderr: p.Stderr, CIDRs: conf.StatusCIDRs,
-		Boot: bootID(), Unproved: c.unproved(k.ContainerID),
+		Boot: bootID(), Unproved: c.unproved(k.ContainerID), Limit: p.Limit,
 	}
 	if err := c.lock(ctx, r, k.ContainerID); err != nil {
 		return true, err

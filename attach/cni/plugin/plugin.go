@@ -52,6 +52,8 @@ type Plugin struct {
 	Now    func() time.Time
 	// About is printed to people who run the plugin by hand.
 	About string
+	// Limit is after how long Change kills a plugin: no runtime waits that would.
+	Limit time.Duration
 }
 
 // Run serves the one call that the environment describes, and returns the exit

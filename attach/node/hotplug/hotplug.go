@@ -101,28 +101,34 @@ func (s *Service) ask(ctx context.Context, since facts.Since) (answer facts.Sele
 	return answer, json.Unmarshal(resp.Facts, &answer)
 }
 
-// work changes the pods that are due.
+// work changes the pods that are due, each by itself: one whose plugins take long keeps no other
+// waiting. It returns when all that has begun has ended.
 func (s *Service) work(ctx context.Context, told <-chan []facts.PodRef) {
-	q := queue{}
-	for {
+	q, ended := queue{}, make(chan outcome)
+	for running := 0; running > 0 || ctx.Err() == nil; {
 		select {
-		case <-ctx.Done():
-			return
 		case pods := <-told:
 			q.add(s.Now(), pods)
+		case o := <-ended:
+			running--
+			q.tried(s.Now(), o.pod, o.again)
 		case <-time.After(idle):
 		}
-		if pods := q.due(s.Now()); len(pods) > 0 {
-			for pod, again := range s.changeAll(ctx, pods) {
-				q.tried(s.Now(), pod, again)
-			}
+		if pods := q.due(s.Now(), parallel-running); len(pods) > 0 && ctx.Err() == nil {
+			running += len(pods)
+			s.begin(ctx, pods, ended)
 		}
 	}
 }
 
-// changeAll changes pods, and says which of them are to be tried again.
-func (s *Service) changeAll(ctx context.Context, pods []facts.PodRef) map[facts.PodRef]bool {
-	again := make(map[facts.PodRef]bool, len(pods))
+// An outcome is what came of a try.
+type outcome struct {
+	pod   facts.PodRef
+	again bool
+}
+
+// begin has pods changed, and ended told of each.
+func (s *Service) begin(ctx context.Context, pods []facts.PodRef, ended chan<- outcome) {
 	conf, err := Installed(s.ConfDir)
 	var entries []*journal.Entry
 	if err == nil {
@@ -130,32 +136,19 @@ func (s *Service) changeAll(ctx context.Context, pods []facts.PodRef) map[facts.
 	}
 	if err != nil {
 		s.Log.WarnContext(ctx, "running pods are not changed", "error", err)
-		for _, pod := range pods {
-			again[pod] = true
-		}
-		return again
 	}
-	results := make([]bool, len(pods))
-	var g errgroup.Group
-	g.SetLimit(parallel)
-	for i, pod := range pods {
-		k, ok := attachmentOf(pod, entries)
-		if !ok {
-			continue // it is yet to be attached, or others have attached it
-		}
-		g.Go(func() error {
-			var err error
-			if results[i], err = s.Change(ctx, conf, k); err != nil {
-				s.Log.WarnContext(ctx, "pod not changed as its annotation says", "namespace", pod.Namespace, "pod", pod.Name, "again", results[i], "error", err)
+	for _, pod := range pods {
+		go func() {
+			again := err != nil
+			if k, ok := attachmentOf(pod, entries); ok { // else it is yet to be attached, or others have attached it
+				var failed error
+				if again, failed = s.Change(ctx, conf, k); failed != nil {
+					s.Log.WarnContext(ctx, "pod not changed as its annotation says", "namespace", pod.Namespace, "pod", pod.Name, "again", again, "error", failed)
+				}
 			}
-			return nil
-		})
+			ended <- outcome{pod, again}
+		}()
 	}
-	_ = g.Wait() // none returns an error
-	for i, pod := range pods {
-		again[pod] = results[i]
-	}
-	return again
 }
 
 // attachmentOf returns the journal of the pod's last sandbox.

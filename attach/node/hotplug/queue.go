@@ -17,21 +17,30 @@ type queue map[facts.PodRef]wait
 
 // A wait is of a pod that is to be changed.
 type wait struct {
-	at    time.Time
-	tries int
+	at      time.Time
+	tries   int
+	running bool // it is being changed
+	more    bool // it selects others since that has begun
 }
 
-// add has pods changed now.
+// add has pods changed now, or when what is being done to them has ended.
 func (q queue) add(now time.Time, pods []facts.PodRef) {
 	for _, pod := range pods {
-		q[pod] = wait{at: now}
+		if w := q[pod]; w.running {
+			w.more = true
+			q[pod] = w
+		} else {
+			q[pod] = wait{at: now}
+		}
 	}
 }
 
-// due returns the pods whose time has come.
-func (q queue) due(now time.Time) (pods []facts.PodRef) {
+// due returns pods whose time has come, so many at most, and counts them as being changed.
+func (q queue) due(now time.Time, most int) (pods []facts.PodRef) {
 	for pod, w := range q {
-		if !w.at.After(now) {
+		if len(pods) < most && !w.running && !w.at.After(now) {
+			w.running = true
+			q[pod] = w
 			pods = append(pods, pod)
 		}
 	}
@@ -40,7 +49,11 @@ func (q queue) due(now time.Time) (pods []facts.PodRef) {
 
 // tried takes note of what came of a try: each next one comes after twice the time.
 func (q queue) tried(now time.Time, pod facts.PodRef, again bool) {
-	if !again {
+	switch {
+	case q[pod].more:
+		q[pod] = wait{at: now}
+		return
+	case !again:
 		delete(q, pod)
 		return
 	}
