@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discovery "k8s.io/api/discovery/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -220,8 +221,57 @@ func TestPodNetwork(t *testing.T) {
 	publishes(t, "office", "IPv4 10.9.6.5 office ready serving")
 }
 
-// TestPolicy: the controller's rights end where its own slices do.
-func TestPolicy(t *testing.T) {
+// TestWithoutRole: a controller that has not been given the role does all else.
+func TestWithoutRole(t *testing.T) {
+	b := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "tenure-controller-names"}}
+	if err := kc.Get(t.Context(), client.ObjectKeyFromObject(b), b); err != nil {
+		t.Fatal(err)
+	}
+	again := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: b.Name}, RoleRef: b.RoleRef, Subjects: b.Subjects}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	fleet.Delete(t, kc, b)
+	as := asController(t)
+	listed := func() error {
+		return as.List(t.Context(), &discovery.EndpointSliceList{})
+	}
+	fleet.Eventually(t, within, func() error { // the authorizer hears of it
+		if err := listed(); !apierrors.IsForbidden(err) {
+			return fmt.Errorf("EndpointSlices are listed: %w", err)
+		}
+		return nil
+	})
+	if err := start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	definition(t, team, "later")
+	pod{"later", "later", "", "later", "team/later", []string{"10.9.7.5"}, true, nil}.make(t)
+	service(t, "later", "later", "later")
+	n := fleet.Create(t, kc, &v1alpha1.PodNetwork{ObjectMeta: metav1.ObjectMeta{Name: "works"}, Spec: v1alpha1.PodNetworkSpec{Provider: podnetwork.Provider}})
+	fleet.Eventually(t, within, func() error {
+		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(n), n); err != nil || len(n.Status.Conditions) == 0 {
+			return fmt.Errorf("PodNetwork %s has no condition: %w", n.Name, err)
+		}
+		return nil
+	})
+	if all := slicesOf(t, "later"); len(all) > 0 {
+		t.Errorf("without the role there are %d slices", len(all))
+	}
+	fleet.Create(t, kc, again)
+	fleet.Eventually(t, within, listed)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	publishes(t, "later", "IPv4 10.9.7.5 later ready serving")
+}
+
+// asController returns a client that has the controller's name and rights.
+func asController(t *testing.T) client.Client {
+	t.Helper()
 	opts, err := kube.ClientOptions(role)
 	if err != nil {
 		t.Fatal(err)
@@ -230,6 +280,12 @@ func TestPolicy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return as
+}
+
+// TestPolicy: the controller's rights end where its own slices do.
+func TestPolicy(t *testing.T) {
+	as := asController(t)
 	s := fleet.Create(t, kc, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "others"}, Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone}})
 	of := func(managedBy string, owner *corev1.Service) *discovery.EndpointSlice {
 		return &discovery.EndpointSlice{
