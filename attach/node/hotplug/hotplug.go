@@ -64,10 +64,12 @@ func (s *Service) listen(ctx context.Context, told chan<- []facts.PodRef) {
 	for ctx.Err() == nil {
 		answer, err := s.ask(ctx, since)
 		if err != nil {
+			nap := time.Second // it starts anew
 			if !errors.Is(err, agentapi.ErrNoAgent) && ctx.Err() == nil {
 				s.Log.WarnContext(ctx, "it is not known which pods select other networks", "error", err)
+				nap = firstPause
 			}
-			pause.For(ctx, time.Second)
+			pause.For(ctx, nap)
 			continue
 		}
 		since = facts.Since{Of: answer.Of, Revision: answer.Revision}

@@ -21,6 +21,7 @@ import (
 const (
 	agentName      = "tenured"
 	controllerName = "tenure-controller"
+	hotplugName    = "tenure-hotplug" // its container has another name, and no metrics
 )
 
 // programs are the pods of Tenure's own.
@@ -51,7 +52,7 @@ func (b *bundle) findPrograms(into *programs) []part {
 // programOf returns which program a pod runs, "" if none of Tenure's.
 func programOf(o *corev1.Pod) string {
 	switch name := o.Labels["app.kubernetes.io/name"]; name {
-	case agentName, controllerName:
+	case agentName, controllerName, hotplugName:
 		return name
 	}
 	return ""
@@ -61,7 +62,7 @@ func programOf(o *corev1.Pod) string {
 func (b *bundle) ofPrograms(ours *programs) (all []part) {
 	for i := range ours.all {
 		o := &ours.all[i]
-		if programOf(o) == agentName && len(b.nodes) > 0 && !slices.Contains(b.nodes, o.Spec.NodeName) {
+		if programOf(o) != controllerName && len(b.nodes) > 0 && !slices.Contains(b.nodes, o.Spec.NodeName) {
 			continue
 		}
 		for _, c := range slices.Concat(o.Status.InitContainerStatuses, o.Status.ContainerStatuses) {
