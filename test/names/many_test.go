@@ -2,8 +2,10 @@ package names_test
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -72,13 +74,40 @@ func TestMany(t *testing.T) {
 	if after := await(pods - 1); after != before+2 {
 		t.Errorf("%d changes of pods, of which one decides, cost %d calls; want one for each family", 2*pods+1, after-before)
 	}
-	// A whole set becomes ready again: changes that come together are written together.
-	each(func(i int) { setReady(t, all[i], i >= pods/2) })
-	before = await(pods / 2)
-	each(func(i int) { setReady(t, all[i], true) })
-	if cost := await(pods) - before; cost >= pods {
-		t.Errorf("%d pods that became ready cost %d calls; want many in one", pods/2, cost)
-	} else {
-		t.Logf("%d pods that became ready were written in %d calls", pods/2, cost)
+}
+
+// TestTogether: changes of pods that come together are written together, twice a second at most.
+func TestTogether(t *testing.T) {
+	const pods = 60
+	definition(t, team, "together")
+	all, lines := make([]*corev1.Pod, pods), make([]string, pods)
+	for i := range all {
+		name, addr := fmt.Sprintf("together-%d", i), fmt.Sprintf("10.21.0.%d", 1+i)
+		all[i] = pod{name, "together", "", "together", "team/together", []string{addr}, false, nil}.make(t)
+		lines[i] = fmt.Sprintf("IPv4 %s %s ready serving", addr, name)
+	}
+	slices.Sort(lines)
+	service(t, "together", "together", "together", onlyIPv4)
+	written := func() (sum int64) {
+		for _, s := range slicesOf(t, "together") {
+			sum += s.Generation
+		}
+		return sum
+	}
+	fleet.Eventually(t, within, func() error {
+		if all := slicesOf(t, "together"); len(all) != 1 || len(all[0].Endpoints) != pods {
+			return fmt.Errorf("%d slices; want one with %d pods", len(all), pods)
+		}
+		return nil
+	})
+	before, began := written(), time.Now()
+	for _, p := range all {
+		setReady(t, p, true)
+	}
+	publishes(t, "together", lines...)
+	cost, took := written()-before, time.Since(began)
+	t.Logf("%d pods that became ready within %v were written in %d calls", pods, took.Round(time.Millisecond), cost)
+	if most := int64(took/(500*time.Millisecond)) + 2; cost > most { // the first, and one that was begun
+		t.Errorf("%d pods that became ready within %v cost %d calls; want %d at most", pods, took, cost, most)
 	}
 }
