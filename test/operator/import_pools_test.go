@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
@@ -23,13 +25,7 @@ import (
 // the subnets then that they had, and a running pod keeps its address.
 func TestImportFromNVIPAM(t *testing.T) {
 	m := newMover(t)
-	for _, kind := range []string{"IPPool", "CIDRPool"} {
-		plural := strings.ToLower(kind) + "s"
-		create(t, read(t, fmt.Sprintf(`{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "%s.nv-ipam.nvidia.com"},
-			"spec": {"group": "nv-ipam.nvidia.com", "scope": "Namespaced", "names": {"kind": %[2]q, "listKind": "%[2]sList", "plural": %[1]q, "singular": %[3]q},
-			"versions": [{"name": "v1alpha1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}}`,
-			plural, kind, plural[:len(plural)-1])))
-	}
+	kinds(t, "nv-ipam.nvidia.com", "v1alpha1", "Namespaced", "IPPool", "CIDRPool")
 	theirs := read(t, fmt.Sprintf(`{"apiVersion": "nv-ipam.nvidia.com/v1alpha1", "kind": "CIDRPool", "metadata": {"name": %q, "namespace": %[2]q},
 		"spec": {"cidr": "10.97.0.0/24", "perNodeNetworkPrefix": 27, "gatewayIndex": 1}, "status": {"allocations": [
 		{"nodeName": %[3]q, "prefix": "10.97.0.96/27", "gateway": "10.97.0.97"}, {"nodeName": %[4]q, "prefix": "10.97.0.32/27", "gateway": "10.97.0.33"}]}}`,
@@ -77,6 +73,55 @@ func TestImportFromNVIPAM(t *testing.T) {
 		t.Errorf("when the old pod has ended a new one has %v", has)
 	}
 	m.t.Cleanup(func() { m.fleet.Observer.Void(m.nodes[0].Name, waits.Network, waits.Sandbox, waits.IfName) })
+}
+
+// TestImportFromSpiderpool: pools of racks become the ranges of one pool, which opens.
+func TestImportFromSpiderpool(t *testing.T) {
+	o := newOld(t)
+	controller(t)
+	kinds(t, "spiderpool.spidernet.io", "v2beta1", "Cluster", "SpiderIPPool", "SpiderReservedIP")
+	for i, rack := range []string{"a", "b"} {
+		theirs := read(t, fmt.Sprintf(`{"apiVersion": "spiderpool.spidernet.io/v2beta1", "kind": "SpiderIPPool", "metadata": {"name": "%[1]s-%[2]s"}, "spec": {
+			"subnet": "10.96.%[3]d.0/24", "ips": ["10.96.%[3]d.10-10.96.%[3]d.19"], "gateway": "10.96.%[3]d.1", "nodeAffinity": {"matchLabels": {"rack": %[2]q}}}}`, o.namespace, rack, i))
+		fleet.Eventually(t, 20*time.Second, func() error { return kc.Create(t.Context(), theirs.DeepCopy()) })
+	}
+	reserved := read(t, `{"apiVersion": "spiderpool.spidernet.io/v2beta1", "kind": "SpiderReservedIP", "metadata": {"name": "printer"}, "spec": {"ips": ["10.96.1.12"]}}`)
+	fleet.Eventually(t, 20*time.Second, func() error { return kc.Create(t.Context(), reserved.DeepCopy()) })
+	o.definition("fabric", fmt.Sprintf(`{"type":"spiderpool","default_ipv4_ippool":["%[1]s-a","%[1]s-b"]}`, o.namespace))
+	o.definition("other", `{"type":"spiderpool","default_ipv4_ippool":["nowhere"]}`)
+	cmd := command(t, "import", "--from", "spiderpool")
+	said, err := cmd.Output()
+	if cmd.ProcessState.ExitCode() != 3 {
+		t.Fatalf("it ends with %v: %s; want 3, since one definition stays", err, said)
+	}
+	says(t, string(said), "# in the way: there is no SpiderIPPool nowhere that can be read", "# definitions that stay as they are, since something is in the way: 1")
+	apply(t, string(said))
+	if fabric, other := o.ipamOf("fabric"), o.ipamOf("other"); fabric != "tenure" || other != "spiderpool" {
+		t.Errorf("fabric names %s, and other %s", fabric, other)
+	}
+	pool := o.namespace + "-fabric"
+	fleet.Eventually(t, 30*time.Second, func() error {
+		if out, err := command(t, "pools", pool).CombinedOutput(); err != nil || !strings.Contains(string(out), "rack=b") {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+	var p v1alpha1.IPPool
+	if err := kc.Get(t.Context(), client.ObjectKey{Name: pool}, &p); err != nil || len(p.Spec.Ranges) != 2 || !slices.Equal(p.Spec.Ranges[1].Exclude, []string{"10.96.1.12-10.96.1.12"}) {
+		t.Errorf("ranges are %+v, %v", p.Spec.Ranges, err)
+	}
+}
+
+// kinds gives the cluster kinds of another's, until the test ends.
+func kinds(t *testing.T, group, version, scope string, names ...string) {
+	t.Helper()
+	for _, kind := range names {
+		plural := strings.ToLower(kind) + "s"
+		create(t, read(t, fmt.Sprintf(`{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "%[1]s.%[4]s"},
+			"spec": {"group": %[4]q, "scope": %[6]q, "names": {"kind": %[2]q, "listKind": "%[2]sList", "plural": %[1]q, "singular": %[3]q},
+			"versions": [{"name": %[5]q, "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}}`,
+			plural, kind, strings.ToLower(kind), group, version, scope)))
+	}
 }
 
 // read reads an object.
