@@ -86,6 +86,9 @@ func TestUserOfANamespace(t *testing.T) {
 		{"make one that selects PodNetworks", func() error {
 			return i.create(told("f2", `tenure.dev/pod-networks: '[{"podNetworkName":"lan"}]', tenure.dev/pod-ips: '[]'`))
 		}, "alice may not write the status of pods"},
+		{"make one that names its default network", func() error {
+			return i.create(told("f4", `v1.multus-cni.io/default-network: team-a/lan, `+attached))
+		}, "pod team-a/f4 selects networks, and comes with the annotation"},
 		{"have a controller make such pods", func() error {
 			its, err := cp.AddUser("system:serviceaccount:kube-system:replicaset-controller", "system:serviceaccounts")
 			if err != nil {
@@ -95,6 +98,9 @@ func TestUserOfANamespace(t *testing.T) {
 		}, "replicaset-controller may not write the status of pods"},
 		{"select networks for a pod that came with a status", func() error {
 			return i.patch(named("Pod", "team-a", "copied"), `{metadata: {annotations: {k8s.v1.cni.cncf.io/networks: lan}}}`)
+		}, "pod team-a/copied selects networks, and comes with the annotation"},
+		{"name a default network for it", func() error {
+			return i.patch(named("Pod", "team-a", "copied"), `{metadata: {annotations: {v1.multus-cni.io/default-network: lan}}}`)
 		}, "pod team-a/copied selects networks, and comes with the annotation"},
 		{"forge her pod's status", func() error { return i.patch(hers, `{status: {podIP: 10.82.0.3}}`, "status") }, "cannot patch resource \"pods/status\""},
 		{"label her namespace, to be let into a pool", func() error { return i.patch(named("Namespace", "", "team-a"), `{metadata: {labels: {team: b}}}`) }, "cannot patch resource \"namespaces\""},
@@ -233,6 +239,7 @@ func TestPodsMadeForOthers(t *testing.T) {
 		{"select networks for one that came with a status", func() error { return selects("v2") }, "virt-controller may not write the status of pods"},
 		{"bind a pod and tell its status", func() error { return bind("v1", attached) }, "the binding of pod team-a/v1"},
 		{"bind one that came with a status and select networks", func() error { return bind("v2", networks) }, "the binding of pod team-a/v2"},
+		{"bind it and name a default network", func() error { return bind("v2", `v1.multus-cni.io/default-network: lan`) }, "the binding of pod team-a/v2"},
 	})
 	if err := newIntruder(t, i.name, cp.Config()).patch(named("Pod", "team-a", "v2"), `{status: {podIP: 10.0.0.9, podIPs: [{ip: 10.0.0.9}]}}`, "status"); err != nil {
 		t.Fatal(err)
