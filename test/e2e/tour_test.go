@@ -60,7 +60,8 @@ func followPage(ctx context.Context, page, from, to string, leaves ...string) {
 }
 
 var _ = DescribeTable("pages work line by line", followPage,
-	Entry("docs/howto/racks.md", "howto/racks.md", "A range for some nodes", "What changes", "deployment/web", "net-attach-def/fabric", "ippool/fabric"),
+	Entry("docs/howto/racks.md", "howto/racks.md", "A range for some nodes", "A subnet for each node",
+		"deployment/web statefulset/db", "ipamclaims/db-0.fabric ipamclaims/db-1.fabric ipamclaims/db-2.fabric", "net-attach-def/fabric", "ippool/fabric"),
 	Entry("docs/getting-started.md", "getting-started.md", "A pod with an address", "The end, ", "pod/web", "pod/db-0", "ipamclaims/db-0"),
 	Entry("docs/howto/fixed-addresses.md", "howto/fixed-addresses.md", "The pool", "", "namespace/shop", "ippool/shop"),
 	Entry("docs/howto/statefulsets.md", "howto/statefulsets.md", "Ask for them", "Scale, update, delete", "statefulset/web", "ipamclaims/web-0.lan ipamclaims/web-1.lan ipamclaims/web-2.lan"),
