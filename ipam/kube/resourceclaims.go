@@ -246,8 +246,13 @@ func (a *API) ReadResourceClaim(ctx context.Context, namespace, name string) (*r
 	return &claim, out, err
 }
 
-// ResourceClaimUID reads the UID of a ResourceClaim live.
-func (a *API) ResourceClaimUID(ctx context.Context, namespace, name string) (protocol.UID, protocol.Outcome, error) {
+// ReadDevices implements [agent.ResourceClaims].
+func (a *API) ReadDevices(ctx context.Context, namespace, name string) (uid protocol.UID, devices []string, out protocol.Outcome, err error) {
 	claim, out, err := a.ReadResourceClaim(ctx, namespace, name)
-	return protocol.UID(claim.UID), out, err
+	if allocated := claim.Status.Allocation; allocated != nil {
+		for _, r := range allocated.Devices.Results {
+			devices = append(devices, r.Device)
+		}
+	}
+	return protocol.UID(claim.UID), devices, out, err
 }

@@ -146,12 +146,31 @@ func newPool(t *testing.T, name string, ranges ...v1alpha1.Range) *v1alpha1.IPPo
 	return fleet.Create(t, kc, &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPPoolSpec{Ranges: ranges}})
 }
 
-// newClaim makes a ResourceClaim.
+// newClaim makes a ResourceClaim, to which the devices eth1 and eth2 are allocated.
 func newClaim(t *testing.T, name string, annotations map[string]string) *resource.ResourceClaim {
 	t.Helper()
 	c := &resource.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Annotations: annotations}}
 	c.Spec.Devices.Requests = []resource.DeviceRequest{{Name: "nic", Exactly: &resource.ExactDeviceRequest{DeviceClassName: "dranet"}}}
-	return fleet.Create(t, kc, c)
+	c = fleet.Create(t, kc, c)
+	allocate(t, c, "eth1", "eth2")
+	return c
+}
+
+// allocate has devices allocated to a ResourceClaim, and no others, as the scheduler does, and its
+// controller when no pod has it any more.
+func allocate(t *testing.T, c *resource.ResourceClaim, devices ...string) {
+	t.Helper()
+	c.Status.Allocation = nil
+	for _, name := range devices {
+		if c.Status.Allocation == nil {
+			c.Status.Allocation = &resource.AllocationResult{}
+		}
+		r := resource.DeviceRequestAllocationResult{Request: "nic", Driver: "dra.net", Pool: "node", Device: name}
+		c.Status.Allocation.Devices.Results = append(c.Status.Allocation.Devices.Results, r)
+	}
+	if err := kc.Status().Update(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // newPod makes a pod of a node that has ResourceClaims by name.

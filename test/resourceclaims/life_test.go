@@ -75,6 +75,26 @@ func TestGarbage(t *testing.T) {
 	d.same(last, "eth1", profile("tenure.dev/garbage"), addrs)
 }
 
+// A ResourceClaim that stays has its addresses no longer than its devices: when its last pod has
+// ended, Kubernetes takes them away, and may allocate others on another node. No release comes.
+func TestDeallocated(t *testing.T) {
+	newPool(t, "let", v1alpha1.Range{CIDR: "10.76.0.0/30"}) // two addresses
+	_, d := start(t, "let", soon)
+	stays, goes := newOwnerOf(t, d, "let-stays"), newOwnerOf(t, d, "let-goes")
+	kept := d.has(stays.claim, "eth1", profile("tenure.dev/let")).Interface.Addresses
+	freed := d.has(goes.claim, "eth1", profile("tenure.dev/let")).Interface.Addresses
+	end := sandbox(t, d.n, goes.pod)
+	remove(t, goes.pod)
+	allocate(t, goes.claim)
+	next, _ := newOwner(t, d.n, "let-next")
+	if got, err := d.prepare(next, "eth1", profile("tenure.dev/let")); err == nil {
+		t.Errorf("another has %v while the sandbox is there", got.Interface.Addresses)
+	}
+	end()
+	d.same(next, "eth1", profile("tenure.dev/let"), freed)
+	d.same(stays.claim, "eth1", profile("tenure.dev/let"), kept)
+}
+
 // A ResourceClaim of the same name is another owner.
 func TestGarbageUnderTheSameName(t *testing.T) {
 	newPool(t, "anew", v1alpha1.Range{CIDR: "10.71.0.0/24"})

@@ -56,7 +56,7 @@ func TestTool(t *testing.T) {
 		t.Errorf("pod says %s", said)
 	}
 	remove(t, pod)
-	if said := run("who", addr); !strings.Contains(said, "the pod is gone from that node: the address is free when the ResourceClaim and the pod's sandbox are gone too") {
+	if said := run("who", addr); !strings.Contains(said, "the pod is gone from that node: the address is free when the ResourceClaim, or the device in it, and the pod's sandbox are gone too") {
 		t.Errorf("who says %s", said)
 	}
 

@@ -214,7 +214,7 @@ func whetherGone(ctx context.Context, s *session.Session, a state.Use, then *met
 		return "", nil
 	}
 	if a.ResourceClaim != "" {
-		return "the pod is gone from that node: the address is free when the ResourceClaim and the pod's sandbox are gone too", nil
+		return "the pod is gone from that node: the address is free when the ResourceClaim, or the device in it, and the pod's sandbox are gone too", nil
 	}
 	ago := ""
 	if then != nil {

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 
 	"github.com/tenure-ipam/tenure/ipam/node/assign"
@@ -78,8 +79,8 @@ type suspicion struct {
 
 // sweep frees attachments whose DEL never came: the network namespace is gone, and
 // the pod is gone too, or has a newer sandbox, or was of another boot; and those of ResourceClaims
-// that are gone. It frees what it has seen twice, SweepEvery apart, by live reads. What cannot be
-// verified is alive.
+// that are gone, or have let go of the device. It frees what it has seen twice, SweepEvery apart,
+// by live reads. What cannot be verified is alive.
 func (as *attachments) sweep(ctx context.Context) {
 	all, err := as.allAttachments()
 	if err != nil {
@@ -88,8 +89,9 @@ func (as *attachments) sweep(ctx context.Context) {
 	}
 	now := as.sched.Now()
 	suspects := map[store.Key]suspicion{}
+	sandboxes := sync.OnceValue(as.sightings.Sandboxes) // read once, and where there are devices alone
 	for _, att := range all {
-		if !as.isGarbage(ctx, att, all) {
+		if !as.isGarbage(ctx, att, all, sandboxes) {
 			continue
 		}
 		s, seen := as.sweeper.first[att.Key]
@@ -112,9 +114,9 @@ func (as *attachments) sweep(ctx context.Context) {
 }
 
 // isGarbage reports whether att is nobody's any more, as it looks now.
-func (as *attachments) isGarbage(ctx context.Context, att store.Attachment, all []store.Attachment) bool {
+func (as *attachments) isGarbage(ctx context.Context, att store.Attachment, all []store.Attachment, sandboxes func() func(protocol.UID) bool) bool {
 	if ref, ok := att.ResourceClaim(); ok {
-		return as.resourceClaimGone(ctx, att, ref, all)
+		return as.deviceGone(ctx, att, ref, all, sandboxes)
 	}
 	if !as.host.Gone(att) || !as.podGone(ctx, att, all) {
 		return false

@@ -79,8 +79,9 @@ type Claims interface {
 
 // ResourceClaims reads ResourceClaims live.
 type ResourceClaims interface {
-	// ResourceClaimUID returns the UID of the ResourceClaim of that name.
-	ResourceClaimUID(ctx context.Context, namespace, name string) (protocol.UID, protocol.Outcome, error)
+	// ReadDevices returns the UID of the ResourceClaim of that name, and the names of the devices
+	// that are allocated to it. When its last pod has ended there are none.
+	ReadDevices(ctx context.Context, namespace, name string) (uid protocol.UID, devices []string, out protocol.Outcome, err error)
 }
 
 // Pools reads and follows pools by name.

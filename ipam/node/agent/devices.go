@@ -146,10 +146,10 @@ func (h sparingHost) Gone(att store.Attachment) bool {
 	return !claimed && h.Host.Gone(att)
 }
 
-// resourceClaimGone reports whether the ResourceClaim that has att is gone, and no sandbox of its
-// pod is here. The API server is asked where no sandbox is.
-func (as *attachments) resourceClaimGone(ctx context.Context, att store.Attachment, ref protocol.ResourceClaimRef, all []store.Attachment) bool {
-	if as.cl.ResourceClaims == nil || as.sightings.HasSandbox(att.Pod.UID) {
+// deviceGone reports whether the ResourceClaim that has att is gone, or the device is not allocated
+// to it any more, and no sandbox of its pod is here. The API server is asked where no sandbox is.
+func (as *attachments) deviceGone(ctx context.Context, att store.Attachment, ref protocol.ResourceClaimRef, all []store.Attachment, sandboxes func() func(protocol.UID) bool) bool {
+	if as.cl.ResourceClaims == nil || sandboxes()(att.Pod.UID) {
 		return false
 	}
 	for _, other := range all {
@@ -158,6 +158,6 @@ func (as *attachments) resourceClaimGone(ctx context.Context, att store.Attachme
 			return false
 		}
 	}
-	uid, out, _ := as.cl.ResourceClaims.ResourceClaimUID(ctx, ref.Namespace, ref.Name)
-	return out == protocol.NotFound || out == protocol.Done && uid != ref.UID
+	uid, devices, out, _ := as.cl.ResourceClaims.ReadDevices(ctx, ref.Namespace, ref.Name)
+	return out == protocol.NotFound || out == protocol.Done && (uid != ref.UID || !slices.Contains(devices, att.IfName))
 }

@@ -14,20 +14,21 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// oneResourceClaim is a cluster with the ResourceClaim ns/nic of that UID, or what a read of it
-// comes to.
+// oneResourceClaim is a cluster with the ResourceClaim ns/nic of that UID and these devices, or
+// what a read of it comes to.
 type oneResourceClaim struct {
-	uid   protocol.UID
-	out   protocol.Outcome
-	reads int
+	uid     protocol.UID
+	devices []string
+	out     protocol.Outcome
+	reads   int
 }
 
-func (c *oneResourceClaim) ResourceClaimUID(_ context.Context, namespace, name string) (protocol.UID, protocol.Outcome, error) {
+func (c *oneResourceClaim) ReadDevices(_ context.Context, namespace, name string) (protocol.UID, []string, protocol.Outcome, error) {
 	c.reads++
 	if namespace != "ns" || name != "nic" {
-		return "", protocol.NotFound, errors.New("not found")
+		return "", nil, protocol.NotFound, errors.New("not found")
 	}
-	return c.uid, c.out, nil
+	return c.uid, c.devices, c.out, nil
 }
 
 // boxHost is a host on which pods have sandboxes by the CNI library's results, with a namespace or
@@ -51,8 +52,9 @@ func (h boxHost) Cached() (all []cniresults.Entry, unread []*cniresults.FileErro
 
 func (boxHost) There(netns string) bool { return netns == "there" }
 
-func TestResourceClaimGone(t *testing.T) {
+func TestDeviceGone(t *testing.T) {
 	const uid = "rc"
+	devices := []string{"eth0", "eth1"}
 	for _, tt := range []struct {
 		name  string
 		now   *oneResourceClaim // nil: nobody reads ResourceClaims
@@ -61,10 +63,13 @@ func TestResourceClaimGone(t *testing.T) {
 		want  bool
 		reads int
 	}{
-		{"it is there", &oneResourceClaim{uid: uid, out: protocol.Done}, boxHost{}, "", false, 1},
-		{"it is there, of an earlier boot", &oneResourceClaim{uid: uid, out: protocol.Done}, boxHost{}, "before", false, 1},
+		{"it is there", &oneResourceClaim{uid: uid, devices: devices, out: protocol.Done}, boxHost{}, "", false, 1},
+		{"it is there, of an earlier boot", &oneResourceClaim{uid: uid, devices: devices, out: protocol.Done}, boxHost{}, "before", false, 1},
 		{"it is gone", &oneResourceClaim{out: protocol.NotFound}, boxHost{}, "", true, 1},
-		{"another has its name", &oneResourceClaim{uid: "other", out: protocol.Done}, boxHost{}, "", true, 1},
+		{"another has its name", &oneResourceClaim{uid: "other", devices: devices, out: protocol.Done}, boxHost{}, "", true, 1},
+		{"it has let go of its devices", &oneResourceClaim{uid: uid, out: protocol.Done}, boxHost{}, "", true, 1},
+		{"it has another device", &oneResourceClaim{uid: uid, devices: []string{"eth0"}, out: protocol.Done}, boxHost{}, "", true, 1},
+		{"it has let go of its devices, and the pod's sandbox is there", &oneResourceClaim{uid: uid, out: protocol.Done}, boxHost{pods: map[string]bool{"pod": true}}, "", false, 0},
 		{"it is not known", &oneResourceClaim{out: protocol.Unknown}, boxHost{}, "", false, 1},
 		{"it may not be read", &oneResourceClaim{out: protocol.Refused}, boxHost{}, "", false, 1},
 		{"it is gone, and the pod's sandbox is there", &oneResourceClaim{out: protocol.NotFound}, boxHost{pods: map[string]bool{"pod": true}}, "", false, 0},
@@ -83,7 +88,7 @@ func TestResourceClaimGone(t *testing.T) {
 				Key: store.Key{Network: "lan", ContainerID: uid, IfName: "eth1"}, Netns: store.ResourceClaimNetns("nic"), Boot: tt.boot,
 				Pod: protocol.PodRef{Namespace: "ns", Name: "p", UID: "pod"},
 			}
-			if got := a.attachments.isGarbage(t.Context(), att, []store.Attachment{att}); got != tt.want {
+			if got := a.attachments.isGarbage(t.Context(), att, []store.Attachment{att}, a.attachments.sightings.Sandboxes); got != tt.want {
 				t.Errorf("garbage: %v; want %v", got, tt.want)
 			}
 			if tt.now != nil && tt.now.reads != tt.reads {

@@ -96,8 +96,10 @@ func repeat(tx *store.Tx, held store.Attachment, a Demand) (store.Attachment, er
 	if a.Pod.UID != "" {
 		now.Pod = a.Pod
 	}
+	_, claimed := held.ResourceClaim()
 	switch {
-	case now.NetnsID != held.NetnsID || now.Netns != held.Netns || now.Boot != held.Boot:
+	// A device that a later pod has is not what was garbage of the earlier one.
+	case now.NetnsID != held.NetnsID || now.Netns != held.Netns || now.Boot != held.Boot || claimed && now.Pod.UID != held.Pod.UID:
 		now.Created = a.Now
 		now.Generation = tx.Next()
 	case now.Pod == held.Pod:

@@ -303,6 +303,24 @@ func TestAnotherPodUnderTheSameKey(t *testing.T) {
 	}
 }
 
+// TestDeviceOfALaterPod: a ResourceClaim's device has its address again for a later pod, and is
+// another generation: what was garbage of the earlier pod is not freed under the later one.
+func TestDeviceOfALaterPod(t *testing.T) {
+	st := openStore(t)
+	p := openPool(t, st, "p", "10.0.0.0/29")
+	a := ask("claim-uid", p.any(allocator.IPv4))
+	a.Netns, a.NetnsID = store.ResourceClaimNetns("nic"), ""
+	first := mustHold(t, st, a)
+	if again := mustHold(t, st, a); again.Generation != first.Generation {
+		t.Errorf("the same pod: generation %d, and was %d", again.Generation, first.Generation)
+	}
+	a.Pod.Name, a.Pod.UID = "later", "later"
+	next := mustHold(t, st, a)
+	if next.Pod != a.Pod || next.Addresses[0] != first.Addresses[0] || next.Generation == first.Generation {
+		t.Errorf("got %+v; want the addresses of %+v, in another generation", next, first)
+	}
+}
+
 // TestNewSandbox: a new container ID of the same pod and interface.
 func TestNewSandbox(t *testing.T) {
 	anew := func(old Demand) Demand {

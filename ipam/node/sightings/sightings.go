@@ -90,14 +90,20 @@ func (r *Reporter) Answer() string {
 	return r.answer
 }
 
-// HasSandbox reports whether a sandbox of the pod may be there, as the CNI library's results say.
-// Where one of these cannot be read, it may.
-func (r *Reporter) HasSandbox(pod protocol.UID) bool {
+// Sandboxes reads the CNI library's results, and returns what tells by them whether a sandbox of a
+// pod may be there. Where one of them cannot be read, it may.
+func (r *Reporter) Sandboxes() (has func(pod protocol.UID) bool) {
 	cached, unread, err := r.host.Cached()
 	if err != nil || len(unread) > 0 {
-		return true
+		return func(protocol.UID) bool { return true }
 	}
-	return slices.ContainsFunc(cached, func(e cniresults.Entry) bool { return sandboxOf(e).pod.UID == pod && r.host.There(e.Netns) })
+	there := map[protocol.UID]bool{}
+	for _, e := range cached {
+		if uid := sandboxOf(e).pod.UID; !there[uid] {
+			there[uid] = r.host.There(e.Netns)
+		}
+	}
+	return func(pod protocol.UID) bool { return there[pod] }
 }
 
 const (
