@@ -25,7 +25,11 @@ func (q Question) AppendTo(b []byte) []byte {
 		}
 		b = append(b, ']')
 	}
-	return append(plainjson.AppendTextMember(b, "defaultNamespace", q.DefaultNamespace), '}')
+	b = plainjson.AppendTextMember(b, "defaultNamespace", q.DefaultNamespace)
+	if q.Live {
+		b = append(plainjson.AppendKey(b, "live"), "true"...)
+	}
+	return append(b, '}')
 }
 
 // AppendTo appends p's JSON to b.

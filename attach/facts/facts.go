@@ -7,7 +7,7 @@ package facts
 
 import "encoding/json"
 
-// A Question asks for what an ADD needs to know of its pod.
+// A Question asks for what an ADD, or the change of a running pod, needs to know of its pod.
 type Question struct {
 	Pod PodRef `json:"pod"`
 	// Networks are the definitions that the plugin's own configuration names;
@@ -16,6 +16,9 @@ type Question struct {
 	// DefaultNamespace is where a default-network annotation without a namespace
 	// is looked up.
 	DefaultNamespace string `json:"defaultNamespace,omitempty"`
+	// Live has the pod read from the API server, whatever the agent's watch shows: that may be
+	// older than what was done to the pod.
+	Live bool `json:"live,omitempty"`
 }
 
 // A PodRef names a pod as a runtime does in CNI_ARGS.

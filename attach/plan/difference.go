@@ -34,6 +34,11 @@ func (c Change) None() bool {
 	return len(c.Gone) == 0 && !slices.ContainsFunc(c.Steps, func(s Changed) bool { return s.Was < 0 || s.Anew })
 }
 
+// Ends reports whether an attachment is ended.
+func (c Change) Ends() bool {
+	return len(c.Gone) > 0 || slices.ContainsFunc(c.Steps, func(s Changed) bool { return s.Anew })
+}
+
 // Unchanged returns the change by which all attachments stay.
 func Unchanged(attached []Step) (c Change) {
 	for i, s := range attached {

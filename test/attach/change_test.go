@@ -174,6 +174,19 @@ func TestChange(t *testing.T) {
 	n.clean()
 }
 
+// TestChangeByAWatchThatIsBehind: nothing is taken from a pod by what it has selected before.
+func TestChangeByAWatchThatIsBehind(t *testing.T) {
+	n := newNode(t)
+	n.three(nil, nil, nil)
+	r := n.run("a,b")
+	for _, before := range []string{"", "a", "b,a", "c@net1"} {
+		n.watchShows(before)
+		r.changes("a,b")
+	}
+	rep := r.changes("b@net2,c@net1", "DEL net-a net1", "ADD net-c net1")
+	same(t, "status", shows(t, rep), "default eth0", "ns/b net2", "ns/c net1")
+}
+
 // TestChangeOfRunningPodsAlone: a pod without an attachment, or one that was undone, is left alone.
 func TestChangeOfRunningPodsAlone(t *testing.T) {
 	n := newNode(t)

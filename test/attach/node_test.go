@@ -101,6 +101,13 @@ func (n *node) annotate(pod, key, value string) {
 	n.agent.annotations[pod][key] = value
 }
 
+// watchShows has the agent's watch be behind: it shows that pods select these networks.
+func (n *node) watchShows(annotation string) {
+	n.agent.mu.Lock()
+	defer n.agent.mu.Unlock()
+	n.agent.behind = map[string]string{npwg.AnnotationNetworks: annotation}
+}
+
 // onDisk writes a file of confDir.
 func (n *node) onDisk(name string, content any) {
 	n.t.Helper()
@@ -295,6 +302,7 @@ type agent struct {
 	labels      map[string]string            // of the pods' namespace
 	podNetworks []facts.PodNetwork           // of any pod that lists some
 	moving      bool                         // a virtual machine moves to any pod
+	behind      map[string]string            // what its watch shows of any pod's annotations, if it is behind
 	answer      *agentapi.Response           // instead of the facts
 	refuse      bool                         // refuse reports
 	questions   []facts.Question
@@ -387,6 +395,9 @@ func (a *agent) told() []agentapi.ProbeAsk {
 
 func (a *agent) factsOf(q facts.Question) facts.Answer {
 	answer := facts.Answer{Pod: facts.Pod{PodRef: q.Pod, Annotations: a.annotations[q.Pod.Name], Moving: a.moving, NamespaceLabels: a.labels}}
+	if a.behind != nil && !q.Live {
+		answer.Pod.Annotations = a.behind
+	}
 	if answer.Pod.Annotations[podnetwork.AnnotationNetworks] != "" {
 		answer.PodNetworks = a.podNetworks
 	}

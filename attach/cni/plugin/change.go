@@ -45,11 +45,7 @@ func (p Plugin) Change(ctx context.Context, conf *plan.Config, path []string, k 
 	case e.Lost != "":
 		return false, fmt.Errorf("journal of container %s: %s does not read: the pod is left as it is, and its DEL undoes all", k.ContainerID, e.Lost)
 	}
-	answer, err := c.ask(ctx, question(conf.Question(e.Plan.Pod)))
-	if err != nil {
-		return true, err
-	}
-	return c.change(ctx, conf, r, e, answer)
+	return c.change(ctx, conf, r, e)
 }
 
 func exists(path string) bool {
@@ -57,18 +53,18 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// change carries out what is to be changed by the answer.
-func (c *call) change(ctx context.Context, conf *plan.Config, r *delegate.Runner, e *journal.Entry, answer facts.Answer) (again bool, err error) {
+// change carries out what is to be changed.
+func (c *call) change(ctx context.Context, conf *plan.Config, r *delegate.Runner, e *journal.Entry) (again bool, err error) {
 	whole, part := e.Live()
 	attached := make([]plan.Step, len(whole))
 	for n, i := range whole {
 		attached[n] = e.Plan.Steps[i]
 	}
-	now, refused := plan.Make(conf, callAgain(e, attached), answer, c.disk(conf))
-	change, warnings := plan.Unchanged(attached), now.Warnings
-	if refused == nil {
-		change, refused = plan.Difference(attached, now)
+	now, change, refused, err := c.difference(ctx, conf, e, attached)
+	if err != nil {
+		return true, err
 	}
+	warnings := now.Warnings
 	if refused != nil {
 		change = plan.Unchanged(attached)
 		warnings = []facts.Warning{{Reason: delegate.ReasonNotChanged, Message: facts.Cut(strings.ReplaceAll(refused.Error(), "\n", " | "))}}
@@ -88,6 +84,26 @@ func (c *call) change(ctx context.Context, conf *plan.Config, r *delegate.Runner
 	err = c.settleNews(ctx)
 	c.tell(ctx)
 	return out.Again || refused != nil, errors.Join(append(out.Failed, refused, err)...)
+}
+
+// difference asks the agent what the pod selects, and returns the plan for that, and how the pod
+// comes to have it, or why it cannot. Where that ends an attachment, the pod is read live: the
+// watch of an agent that has just started may show what was selected before.
+func (c *call) difference(ctx context.Context, conf *plan.Config, e *journal.Entry, attached []plan.Step) (now plan.Plan, change plan.Change, refused, err error) {
+	q := conf.Question(e.Plan.Pod)
+	for {
+		answer, err := c.ask(ctx, question(q))
+		if err != nil {
+			return now, change, nil, err
+		}
+		if now, refused = plan.Make(conf, callAgain(e, attached), answer, c.disk(conf)); refused == nil {
+			change, refused = plan.Difference(attached, now)
+		}
+		if refused != nil || q.Live || !change.Ends() {
+			return now, change, refused, nil
+		}
+		q.Live = true
+	}
 }
 
 // callAgain returns the call by which the pod of e was attached, as far as networks that come and

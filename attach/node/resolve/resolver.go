@@ -229,7 +229,11 @@ func (r *Resolver) facts(ctx context.Context, ask json.RawMessage) (json.RawMess
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, r.cfg.Wait, &laterError{What: fmt.Sprintf("what is to be known of pod %s/%s was not there within %v", q.Pod.Namespace, q.Pod.Name, r.cfg.Wait)})
 	defer cancel()
-	answer, err := Gather(ctx, r, q)
+	src := Source(r)
+	if q.Live {
+		src = live{r}
+	}
+	answer, err := Gather(ctx, src, q)
 	if err != nil {
 		if ctx.Err() != nil {
 			err = errors.Join(context.Cause(ctx), err)
@@ -253,8 +257,16 @@ func (r *Resolver) Pod(ctx context.Context, ref facts.PodRef) (Pod, error) {
 	if p, ok := r.cl.Pods.Cached(ref.Namespace, ref.Name); ok && ref.UID != "" && p.is(ref.UID) {
 		return p, nil
 	}
-	r.metrics.liveRead("pod")
-	p, out, err := r.cl.Pods.ReadPod(ctx, ref.Namespace, ref.Name)
+	return live{r}.Pod(ctx, ref)
+}
+
+// live is a Resolver that reads pods from the API server.
+type live struct{ *Resolver }
+
+// Pod implements [Source].
+func (l live) Pod(ctx context.Context, ref facts.PodRef) (Pod, error) {
+	l.metrics.liveRead("pod")
+	p, out, err := l.cl.Pods.ReadPod(ctx, ref.Namespace, ref.Name)
 	return livePod(ref, p, out, err)
 }
 

@@ -372,6 +372,23 @@ func TestWhatNoWatchHasIsReadOnce(t *testing.T) {
 	})
 }
 
+// Nothing is taken from a running pod by what the watch of an agent shows that is behind.
+func TestALiveQuestionIsAnsweredByTheAPIServer(t *testing.T) {
+	w := newWorld()
+	run(t, w, func(t *testing.T, r *Resolver) {
+		w.seen(r, podOf("p", "u1", "net-a"))
+		w.pods[podName{"ns", "p"}] = podOf("p", "u1", "other/net-b") // without telling the watch
+		q := question("p", "u1")
+		if a := mustAsk(t, r, q); a.Networks[0].Ref != netA {
+			t.Errorf("got %+v; want what the watch shows", a.Networks)
+		}
+		q.Live = true
+		if a := mustAsk(t, r, q); a.Networks[0].Ref != netB {
+			t.Errorf("got %+v; want what the API server has", a.Networks)
+		}
+	})
+}
+
 // A definition may have been made a moment before the pod that selects it: to refuse,
 // the watch is not enough (N11).
 func TestASelectedDefinitionIsNotMissingBecauseAWatchIsBehind(t *testing.T) {
