@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -39,11 +40,15 @@ const (
 // fence returns of what whereabouts must give nothing new, because p takes its addresses over.
 // These are the names of IPPools that cover addresses of p, or would by the definitions of p's
 // segment, and that no definition with whereabouts as its IPAM uses. With them are the ranges of
-// which it makes no reservations: see unreserved. Unfenced is how many of these there is no room
-// for, without IPPools that do not exist.
-func (t *look) fence(p *pool) (all []string, unfenced int) {
+// which it makes no reservations: see unreserved. Had is what p fences: once p was open, such a
+// definition of its segment lifts none of that, since pods have these addresses. Unfenced are those
+// that there is no room for, without IPPools that do not exist.
+func (t *look) fence(p *pool, had []string) (all, unfenced []string) {
 	if !t.served {
-		return nil, 0
+		return nil, nil
+	}
+	if p.Fresh {
+		had = nil
 	}
 	kinds := map[string]int{}
 	for _, o := range t.objects {
@@ -54,8 +59,10 @@ func (t *look) fence(p *pool) (all []string, unfenced int) {
 		}
 	}
 	networks := map[string]bool{"": true, p.Domain: true} // a definition may be gone that had the object
+	refused := map[string]bool{}                          // definitions that have had moved to Tenure
 	for _, d := range p.Segment(t.facts.Definitions) {
 		networks[d.NetworkName] = true
+		refused[d.String()] = !slices.Contains(p.ShareWith, d.String())
 		for _, o := range d.Whereabouts {
 			if _, there := kinds[o.Name]; !there {
 				kinds[o.Name] = fencedMissing
@@ -65,13 +72,15 @@ func (t *look) fence(p *pool) (all []string, unfenced int) {
 	for _, d := range t.facts.Definitions {
 		if d.IPAM == foreign.TypeWhereabouts {
 			for _, o := range d.Whereabouts {
-				delete(kinds, o.Name)
+				if !refused[d.String()] || !slices.Contains(had, o.Name) {
+					delete(kinds, o.Name)
+				}
 			}
 		}
 	}
-	if len(kinds) > 0 {
+	if len(kinds) > 0 || len(had) > 0 {
 		for network := range networks {
-			for _, text := range t.unreserved(p, network) {
+			for _, text := range t.unreserved(p, network, refused, had) {
 				kinds[text] = fencedRange
 			}
 		}
@@ -79,35 +88,55 @@ func (t *look) fence(p *pool) (all []string, unfenced int) {
 	all = slices.SortedFunc(maps.Keys(kinds), func(a, b string) int {
 		return cmp.Or(cmp.Compare(kinds[a], kinds[b]), strings.Compare(a, b))
 	})
-	for len(all) > maxFence {
-		if kinds[all[len(all)-1]] != fencedMissing {
-			unfenced++
+	room := maxFence
+	all = slices.DeleteFunc(all, func(text string) bool {
+		if len(text) <= maxFenced && room > 0 {
+			room--
+			return false
 		}
-		all = all[:len(all)-1]
-	}
+		if kinds[text] != fencedMissing {
+			unfenced = append(unfenced, text)
+		}
+		return true
+	})
 	slices.Sort(all)
 	return all, unfenced
 }
 
 // unreserved returns the ranges of which whereabouts must make no reservation of a network_name:
-// those of p, without what definitions of that name with whereabouts as their IPAM may give. Each
-// is written as a reservation's name is, with a CIDR for the address.
-func (t *look) unreserved(p *pool, network string) (texts []string) {
-	var b netipx.IPSetBuilder
+// those of p, without what definitions of that name with whereabouts as their IPAM may give. Of
+// definitions that are refused nothing is left out that had has. Each range is written as a
+// reservation's name is, with a CIDR for the address.
+func (t *look) unreserved(p *pool, network string, refused map[string]bool, had []string) (texts []string) {
+	before := network
+	if network != "" {
+		before += "-"
+	}
+	var fenced, b netipx.IPSetBuilder
+	for _, text := range had {
+		if c, err := netip.ParsePrefix(strings.TrimPrefix(text, before)); err == nil && strings.HasPrefix(text, before) {
+			fenced.AddPrefix(c)
+		}
+	}
+	kept, _ := fenced.IPSet() // of valid prefixes alone
 	for _, r := range p.Whole.Ranges() {
 		b.AddPrefix(r.Prefix)
 	}
 	for _, d := range t.facts.Definitions {
-		if d.IPAM == foreign.TypeWhereabouts && d.NetworkName == network {
-			b.RemoveSet(d.Takes)
+		if d.IPAM != foreign.TypeWhereabouts || d.NetworkName != network {
+			continue
 		}
+		var gives netipx.IPSetBuilder
+		gives.AddSet(d.Takes)
+		if refused[d.String()] {
+			gives.RemoveSet(kept)
+		}
+		set, _ := gives.IPSet() // of sets alone
+		b.RemoveSet(set)
 	}
 	set, _ := b.IPSet() // of valid ranges alone
-	if network != "" {
-		network += "-"
-	}
 	for _, c := range set.Prefixes() {
-		texts = append(texts, network+c.String())
+		texts = append(texts, before+c.String())
 	}
 	return texts
 }

@@ -173,9 +173,9 @@ func (t *look) consider(ctx context.Context, o *v1alpha1.IPPool, kept map[protoc
 	v.Others, v.Blocked = p.Others(t.facts.Definitions)
 	p.New = newOf(o, whole, v.Blocked)
 	v.Fence = o.Status.Fenced
-	unfenced := 0
+	var unfenced []string
 	if waits(*o) && t.unread == nil {
-		v.Fence, unfenced = t.fence(p)
+		v.Fence, unfenced = t.fence(p, o.Status.Fenced)
 	}
 	p.Fenced = len(v.Fence) > 0
 	p.watched = open && len(v.Others) > 0
@@ -186,8 +186,9 @@ func (t *look) consider(ctx context.Context, o *v1alpha1.IPPool, kept map[protoc
 		p.decide(foreign.StageClear, "")
 	case !open && o.Status.Opening == "" && len(v.Others) > 0:
 		p.decide(foreign.StageOthers, "another IPAM may still give its addresses")
-	case unfenced > 0:
-		p.decide(foreign.StageFence, fmt.Sprintf("more than %d IPPools of whereabouts' have its addresses, and %d of them cannot be kept from giving more: delete those that nobody uses any more, or make the pool smaller", maxFence, unfenced))
+	case len(unfenced) > 0:
+		p.decide(foreign.StageFence, fmt.Sprintf("%d of whereabouts' IPPools and ranges cannot be kept from giving more of its addresses, the first of them %s: there is room for %d, of %d characters each. "+
+			"Delete IPPools that nobody uses any more, make the pool smaller, or give the network a shorter network_name", len(unfenced), unfenced[0], maxFence, maxFenced))
 	case !open && o.Status.FencedSince == nil, !slices.Equal(v.Fence, o.Status.Fenced), o.Status.BlockPrefixLengths == nil:
 		p.decide(foreign.StageFence, "it has yet to be taken over from other IPAMs") // the reconciler writes that first
 	case p.Fenced && t.facts.Now.Sub(t.fences[o.Name].since) < fenceWithin:

@@ -61,8 +61,8 @@ const (
 	slowWithin   = 30 * time.Second
 	slowAfter    = time.Minute
 	passAfter    = 10 * time.Minute
-	// maxFence bounds the whereabouts IPPools in a pool's status.
-	maxFence = 1024
+	// maxFence bounds the items of a pool's status.fenced, and maxFenced the characters of each.
+	maxFence, maxFenced = 1024, 253
 	// fenceWithin is how long the API servers may take to hear of a fence.
 	fenceWithin = 5 * time.Second
 )

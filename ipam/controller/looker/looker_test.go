@@ -79,7 +79,9 @@ type cluster struct {
 	more     []string // configurations of further definitions
 	// theirs says that a definition of whereabouts' has the addresses of pool lan.
 	theirs bool
-	record map[string]any // the spec of whereabouts' IPPool; nil is none
+	// theirDomain is its annotation tenure.dev/domain.
+	theirDomain string
+	record      map[string]any // the spec of whereabouts' IPPool; nil is none
 	// objects is how many more IPPools of that spec whereabouts has.
 	objects int
 	// answer2 is what n2 says, where it is registered.
@@ -172,7 +174,7 @@ func (c *cluster) List(_ context.Context, into client.ObjectList, _ ...client.Li
 		all.Items = append(all.Items, d)
 	}
 	if c.theirs {
-		d := nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "theirs"}}
+		d := nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "theirs", Annotations: map[string]string{v1alpha1.AnnotationDomain: c.theirDomain}}}
 		d.Spec.Config = `{"cniVersion":"1.0.0","name":"theirs","type":"macvlan","ipam":{"type":"whereabouts","range":"10.0.0.0/16"}}`
 		all.Items = append(all.Items, d)
 	}
@@ -489,7 +491,7 @@ func TestMoreObjectsThanCanBeFenced(t *testing.T) {
 	c.pools[0].Status.Fenced = c.look(t).Fence
 	c.look(t)
 	c.now = c.now.Add(fenceWithin)
-	if v := c.look(t); v.Clear() || !strings.Contains(v.Why, "delete") {
+	if v := c.look(t); v.Clear() || !strings.Contains(v.Why, "Delete IPPools") {
 		t.Errorf("it is at stage %d, since %q; want it to wait, and to say what to do", v.Stage, v.Why)
 	}
 }
@@ -1231,6 +1233,46 @@ func TestFencedRanges(t *testing.T) {
 		if got := fenced(tt.change); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: it fences %q; want %q", tt.name, got, tt.want)
 		}
+	}
+}
+
+// What an open pool has fenced stays so when a definition of whereabouts' comes later, though
+// an edit has the fence worked out anew: pods have these addresses. What may give them still
+// by a person's word, or is of another segment, is let.
+func TestFenceOfAnOpenPoolStays(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(c *cluster)
+		want   []string
+	}{
+		{"that never came", func(*cluster) {}, []string{"10.0.0.0/16", "z"}},
+		{"of the same range", func(c *cluster) { c.theirs = true }, []string{"10.0.0.0-16", "10.0.0.0/16", "z"}},
+		{"of the same range, without IPPools", func(c *cluster) { c.theirs, c.record = true, map[string]any{"range": "10.9.0.0/16"} }, []string{"10.0.0.0-16", "10.0.0.0/16"}},
+		{"of what was not fenced", func(c *cluster) { c.theirs, c.pools[0].Status.Fenced = true, []string{"10.0.0.0-24", "10.0.0.0/24"} }, []string{"10.0.0.0/24", "z"}},
+		{"that is shared with", func(c *cluster) { c.theirs, c.pools[0].Spec.ShareWith = true, []string{"ns/theirs"} }, []string{"z"}},
+		{"of another domain", func(c *cluster) { c.theirs, c.theirDomain, c.pools[0].Spec.Domain = true, "vlan10", "vlan20" }, []string{"vlan20-10.0.0.0/16", "z"}},
+		{"of a pool that never was open", func(c *cluster) { c.theirs, c.pools[0].Status.Leasing, c.pools[0].Status.Withheld = true, "", nil }, []string{"z"}},
+	} {
+		c := newCluster()
+		c.pools, c.record = []v1alpha1.IPPool{lan()}, map[string]any{"range": "10.0.0.0/16"}
+		c.pools[0].Status.Fenced = []string{"10.0.0.0-16", "10.0.0.0/16"}
+		tt.change(c)
+		if got := c.look(t).Fence; !slices.Equal(got, tt.want) {
+			t.Errorf("a definition %s: it fences %q; want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+// A range of a network_name so long that the status does not take it keeps the pool closed, and the
+// reason names it.
+func TestLongNetworkName(t *testing.T) {
+	c := newCluster()
+	long := strings.Repeat("x", 250)
+	c.pools, c.record = []v1alpha1.IPPool{lan()}, map[string]any{"range": "10.0.0.0/16"}
+	c.more = []string{`{"cniVersion":"1.0.0","name":"b","type":"macvlan","ipam":{"type":"tenure","pool":"lan","network_name":"` + long + `","range":"10.0.0.0/16"}}`}
+	v := c.look(t)
+	if !slices.Equal(v.Fence, []string{"10.0.0.0/16", "z"}) || v.Stage != foreign.StageFence || !strings.Contains(v.Why, long+"-10.0.0.0/16") || !strings.Contains(v.Why, "shorter network_name") {
+		t.Errorf("it fences %q, and is at stage %d, since %q", v.Fence, v.Stage, v.Why)
 	}
 }
 
