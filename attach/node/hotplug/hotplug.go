@@ -106,7 +106,7 @@ func (s *Service) ask(ctx context.Context, since facts.Since) (answer facts.Sele
 // work changes the pods that are due, each by itself: one whose plugins take long keeps no other
 // waiting. It returns when all that has begun has ended.
 func (s *Service) work(ctx context.Context, told <-chan []facts.PodRef) {
-	q, ended := queue{}, make(chan outcome)
+	q, turns, ended := queue{}, make(chan struct{}, parallel), make(chan outcome)
 	for running := 0; running > 0 || ctx.Err() == nil; {
 		select {
 		case pods := <-told:
@@ -116,9 +116,9 @@ func (s *Service) work(ctx context.Context, told <-chan []facts.PodRef) {
 			q.tried(s.Now(), o.pod, o.again)
 		case <-time.After(idle):
 		}
-		if pods := q.due(s.Now(), parallel-running); len(pods) > 0 && ctx.Err() == nil {
+		if pods := q.due(s.Now()); len(pods) > 0 && ctx.Err() == nil {
 			running += len(pods)
-			s.begin(ctx, pods, ended)
+			s.begin(ctx, pods, turns, ended)
 		}
 	}
 }
@@ -129,8 +129,9 @@ type outcome struct {
 	again bool
 }
 
-// begin has pods changed, and ended told of each.
-func (s *Service) begin(ctx context.Context, pods []facts.PodRef, ended chan<- outcome) {
+// begin has pods changed, as many at once as turns has room for, and ended told of each. All
+// journals are read once for all of them.
+func (s *Service) begin(ctx context.Context, pods []facts.PodRef, turns chan struct{}, ended chan<- outcome) {
 	conf, err := Installed(s.ConfDir)
 	var entries []*journal.Entry
 	if err == nil {
@@ -143,14 +144,25 @@ func (s *Service) begin(ctx context.Context, pods []facts.PodRef, ended chan<- o
 		go func() {
 			again := err != nil
 			if k, ok := attachmentOf(pod, entries); ok { // else it is yet to be attached, or others have attached it
-				var failed error
-				if again, failed = s.Change(ctx, conf, k); failed != nil {
-					s.Log.WarnContext(ctx, "pod not changed as its annotation says", "namespace", pod.Namespace, "pod", pod.Name, "again", again, "error", failed)
+				select {
+				case turns <- struct{}{}:
+					again = s.change(ctx, conf, pod, k)
+					<-turns
+				case <-ctx.Done():
 				}
 			}
 			ended <- outcome{pod, again}
 		}()
 	}
+}
+
+// change changes a pod, and reports whether it is to be tried again.
+func (s *Service) change(ctx context.Context, conf *plan.Config, pod facts.PodRef, k journal.Key) bool {
+	again, err := s.Change(ctx, conf, k)
+	if err != nil {
+		s.Log.WarnContext(ctx, "pod not changed as its annotation says", "namespace", pod.Namespace, "pod", pod.Name, "again", again, "error", err)
+	}
+	return again
 }
 
 // attachmentOf returns the journal of the pod's last sandbox.

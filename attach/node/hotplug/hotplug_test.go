@@ -3,13 +3,16 @@ package hotplug
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tenure-ipam/tenure/attach/facts"
@@ -130,4 +133,53 @@ func TestService(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// TestSoManyAtOnce: of many pods a few are changed at once, and all of them in the end.
+func TestSoManyAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	conf := `{"name": "tenure", "plugins": [{"type": "tenure-attach", "defaultNetwork": "x", "stateDir": "` + dir + `/state"}]}`
+	if err := os.WriteFile(filepath.Join(dir, "tenure.conflist"), []byte(conf), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var pods []facts.PodRef
+	for i := range 3 * parallel {
+		pod := facts.PodRef{Namespace: "ns", Name: fmt.Sprint("p", i), UID: "u"}
+		key := journal.Key{ContainerID: fmt.Sprint("c", i), Network: "tenure", IfName: "eth0"}
+		log, err := journal.Dir{Path: filepath.Join(dir, "state")}.Create(journal.Head{Key: key, Boot: "b", Plan: plan.Plan{Pod: pod}})
+		if err == nil {
+			err = log.Answer(facts.Report{Pod: pod})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		pods = append(pods, pod)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var begun atomic.Int32
+		goOn := make(chan struct{})
+		s := &Service{
+			ConfDir: dir, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+			Change: func(context.Context, *plan.Config, journal.Key) (bool, error) {
+				begun.Add(1)
+				<-goOn
+				return false, nil
+			},
+		}
+		told, ended := make(chan []facts.PodRef), make(chan struct{})
+		go func() { s.work(ctx, told); close(ended) }()
+		told <- pods
+		synctest.Wait()
+		if n := begun.Load(); n != parallel {
+			t.Errorf("%d pods are changed at once; want %d", n, parallel)
+		}
+		close(goOn)
+		synctest.Wait()
+		if n := begun.Load(); int(n) != len(pods) {
+			t.Errorf("%d pods were changed; want %d", n, len(pods))
+		}
+		cancel()
+		<-ended
+	})
 }

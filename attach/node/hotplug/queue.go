@@ -35,10 +35,10 @@ func (q queue) add(now time.Time, pods []facts.PodRef) {
 	}
 }
 
-// due returns pods whose time has come, so many at most, and counts them as being changed.
-func (q queue) due(now time.Time, most int) (pods []facts.PodRef) {
+// due returns the pods whose time has come, and counts them as being changed.
+func (q queue) due(now time.Time) (pods []facts.PodRef) {
 	for pod, w := range q {
-		if len(pods) < most && !w.running && !w.at.After(now) {
+		if !w.running && !w.at.After(now) {
 			w.running = true
 			q[pod] = w
 			pods = append(pods, pod)

@@ -14,14 +14,14 @@ func TestQueue(t *testing.T) {
 	now := time.Unix(1000, 0)
 	q := queue{}
 	q.add(now, []facts.PodRef{pod, other})
-	if got := q.due(now, 9); len(got) != 2 {
+	if got := q.due(now); len(got) != 2 {
 		t.Fatalf("%v are due; want both", got)
 	}
 	q.tried(now, other, false)
 	last := time.Duration(0)
 	for range 20 {
 		q.tried(now, pod, true)
-		if got := q.due(now, 9); len(got) > 0 {
+		if got := q.due(now); len(got) > 0 {
 			t.Fatalf("%v are due at once", got)
 		}
 		waited := q[pod].at.Sub(now)
@@ -29,7 +29,7 @@ func TestQueue(t *testing.T) {
 			t.Errorf("it waits for %v, after %v", waited, last)
 		}
 		last, now = waited, q[pod].at
-		if got := q.due(now, 9); len(got) != 1 {
+		if got := q.due(now); len(got) != 1 {
 			t.Fatalf("%v are due; want the pod", got)
 		}
 	}
@@ -38,27 +38,21 @@ func TestQueue(t *testing.T) {
 	}
 	q.tried(now, pod, true)
 	q.add(now, []facts.PodRef{pod})
-	if got := q.due(now, 9); len(got) != 1 || q[pod].tries != 0 {
+	if got := q.due(now); len(got) != 1 || q[pod].tries != 0 {
 		t.Errorf("%v are due after another change; want the pod, as if for the first time", got)
 	}
-	if got := q.due(now, 9); len(got) > 0 {
+	if got := q.due(now); len(got) > 0 {
 		t.Fatalf("%v are due while the pod is being changed", got)
 	}
 	q.add(now, []facts.PodRef{pod})
-	if got := q.due(now, 9); len(got) > 0 {
+	if got := q.due(now); len(got) > 0 {
 		t.Fatalf("%v are due while the pod is being changed", got)
 	}
 	q.tried(now, pod, false)
-	if got := q.due(now, 9); len(got) != 1 {
+	if got := q.due(now); len(got) != 1 {
 		t.Fatalf("%v are due; want the pod, which has changed meanwhile", got)
 	}
 	q.tried(now, pod, false)
-	q.add(now, []facts.PodRef{pod, other})
-	if got := q.due(now, 1); len(got) != 1 {
-		t.Fatalf("%v are due; want one at a time", got)
-	}
-	q.tried(now, pod, false)
-	q.tried(now, other, false)
 	if len(q) > 0 {
 		t.Errorf("%v is left; want nothing", q)
 	}
