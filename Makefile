@@ -5,8 +5,8 @@
 # Versions of tools: test/tools/*/go.mod. Versions of the control plane and the
 # reference CNI plugins that tests run against: test/rig/go.mod; of those whose own suites are
 # run: test/rig/suites/go.mod. Of Multus and whereabouts, from which tests change over:
-# test/rig/foreign/go.mod. Of CoreDNS: test/rig/dns/go.mod. Of other versions of Kubernetes:
-# test/rig/kube/*/go.mod.
+# test/rig/foreign/go.mod. Of CoreDNS: test/rig/dns/go.mod. Of DRANET: test/rig/dra/go.mod. Of other
+# versions of Kubernetes: test/rig/kube/*/go.mod.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -93,6 +93,11 @@ rig-foreign: rig ## Build also Multus and whereabouts into bin/rig, from which p
 .PHONY: rig-dns
 rig-dns: ## Build also CoreDNS into bin/rig: a minute at first, then nothing
 	@cd test/rig && $(GO) run . -dns ../../bin/rig
+
+.PHONY: rig-dra
+rig-dra: ## Build also DRANET, the driver of network devices, into bin/rig: minutes at first, then nothing
+	@cd test/rig/dra && CGO_ENABLED=0 GOWORK=off GOFLAGS='-buildvcs=false -gcflags=all=-dwarf=false' \
+		$(GO) build -trimpath -ldflags '-s -w' -o ../../../bin/rig/dranet sigs.k8s.io/dranet/cmd/dranet
 
 # Of rig-kube: a folder of test/rig/kube.
 KUBE ?= 1.32
@@ -228,7 +233,7 @@ RUN ?= .
 NODES := ./test/cluster ./test/e2e
 SMALL := $(filter ./test/imports ./test/programs ./test/simulation,$(PKG)) $(filter-out ./test/%,$(PKG))
 .PHONY: one
-one: $(if $(strip $(SMALL)),,root rig $(HELM) $(CRANE)) $(if $(filter $(NEUTRON) ./test/vifs $(NODES),$(PKG)),rig-neutron) $(if $(filter $(NODES),$(PKG)),rig-nodes rig-dns) $(if $(filter $(NODES) ./test/controller,$(PKG)),rig-foreign) $(if $(filter ./test/monitoring ./test/e2e,$(PKG)),rig-prometheus) $(if $(filter ./test/operator,$(PKG)),rig-chromium) ## One test, with what it needs: PKG=./test/controller RUN=TestMovingIn
+one: $(if $(strip $(SMALL)),,root rig $(HELM) $(CRANE)) $(if $(filter $(NEUTRON) ./test/vifs $(NODES),$(PKG)),rig-neutron) $(if $(filter $(NODES),$(PKG)),rig-nodes rig-dns) $(if $(filter $(NODES) ./test/controller,$(PKG)),rig-foreign) $(if $(filter ./test/monitoring ./test/e2e,$(PKG)),rig-prometheus) $(if $(filter ./test/operator,$(PKG)),rig-chromium) $(if $(filter ./test/e2e,$(PKG)),rig-dra) ## One test, with what it needs: PKG=./test/controller RUN=TestMovingIn
 	@[ -n '$(PKG)' ] || { echo "PKG is empty, must be the test's package, such as ./claims or ./test/controller" >&2; exit 1; }
 	$(GO) test -vet=off -ldflags "-s -w" -count=1 -v -timeout 90m '$(PKG)' $(if $(filter ./test/e2e,$(PKG)),-ginkgo.v -ginkgo.focus='$(RUN)',-run '$(RUN)') $(ARGS)
 
@@ -347,7 +352,7 @@ proof-race: root cc rig rig-foreign rig-chromium $(HELM) $(CRANE) $(GOTESTSUM)
 	$(GO_RACE) -p 1 -timeout 90m $(ARGS) ./test/controller ./test/scenario ./test/operator
 proof-scale: root rig $(GOTESTSUM)
 	$(filter-out -short,$(GO_TEST)) -p 1 -timeout 90m $(ARGS) ./test/scale
-proof-e2e: root rig-nodes rig-foreign rig-neutron rig-prometheus $(HELM)
+proof-e2e: root rig-nodes rig-foreign rig-dra rig-neutron rig-prometheus $(HELM)
 	$(E2E) -ginkgo.label-filter=proof $(ARGS)
 proof-kube-%: root rig-nodes rig-foreign rig-dns $(HELM) $(GOTESTSUM)
 	$(MAKE) --no-print-directory rig-kube KUBE=$*
