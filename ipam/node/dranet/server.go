@@ -39,6 +39,9 @@ var ErrNoDefinition = errors.New("there is no such NetworkAttachmentDefinition")
 // answerWithin is how long a question may take. The driver waits for ten seconds.
 const answerWithin = 8 * time.Second
 
+// errLate is what an answer says that was not there within that time.
+var errLate = fmt.Errorf("the agent was not done within %v: what it began goes on, for the kubelet's next try", answerWithin)
+
 // maxBody bounds a request: a ResourceClaim's configuration is 10 KiB at most.
 const maxBody = 1 << 20
 
@@ -94,7 +97,7 @@ func refuse(status int, format string, args ...any) error {
 // serving returns what reads a request, has do answer it, and writes the answer.
 func (s *Server) serving(do func(context.Context, Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), answerWithin)
+		ctx, cancel := context.WithTimeoutCause(r.Context(), answerWithin, errLate)
 		defer cancel()
 		var req Request
 		err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(&req)

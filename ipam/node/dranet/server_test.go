@@ -9,6 +9,8 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -27,13 +29,18 @@ type scene struct {
 	why    string
 	noText error
 	held   error
+	hangs  bool         // HoldDevice waits until its context ends
 	got    agent.Device // who asked last, and for which network
 	conf   *poolspec.Config
 	freed  string
 }
 
-func (s *scene) HoldDevice(_ context.Context, d agent.Device, conf *poolspec.Config) (*agentapi.Result, error) {
+func (s *scene) HoldDevice(ctx context.Context, d agent.Device, conf *poolspec.Config) (*agentapi.Result, error) {
 	s.got, s.conf = d, conf
+	if s.hangs {
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	}
 	return &agentapi.Result{IPs: []agentapi.IP{{Address: netip.MustParsePrefix("10.0.0.7/24")}}}, s.held
 }
 
@@ -103,6 +110,17 @@ func TestAnswers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLate: the driver, which waits for ten seconds, is told why there is no answer.
+func TestLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		w := ask(&scene{hangs: true}, PathProfile, strings.ReplaceAll(askFor, "PROFILE", "tenure.dev/lan"))
+		if w.Code != 500 || !strings.Contains(w.Body.String(), "not done within 8s") || time.Since(began) >= 10*time.Second {
+			t.Errorf("got %d %s after %v; want 500 that says so, in time", w.Code, w.Body, time.Since(began))
+		}
+	})
 }
 
 func TestRelease(t *testing.T) {
