@@ -36,8 +36,8 @@ type Definition struct {
 	// has one; "" where there is none.
 	IPAM string
 	// Takes are the addresses that its IPAM may hand out by this configuration. It is nil
-	// where nothing is known of that IPAM, and where it is Tenure's. Of static, where pods may ask
-	// for addresses, they are the whole subnets of those that it names.
+	// where nothing is known of that IPAM, and where it is Tenure's. Of static they are the whole
+	// subnets of the addresses that it names: pods may ask for others.
 	Takes *netipx.IPSet
 	// CIDRs are the subnets of its ranges, and Gateways the routers that it names, by these.
 	CIDRs    []netip.Prefix
@@ -114,16 +114,7 @@ func (d Definition) otherSegment(domain string) bool {
 
 // plugin is what is read of any plugin's configuration.
 type plugin struct {
-	IPAM         json.RawMessage `json:"ipam"`
-	Capabilities json.RawMessage `json:"capabilities"`
-}
-
-// asks reports whether pods may ask for addresses by the plugin.
-func (p plugin) asks() bool {
-	var c struct {
-		IPs bool `json:"ips"`
-	}
-	return json.Unmarshal(p.Capabilities, &c) == nil && c.IPs
+	IPAM json.RawMessage `json:"ipam"`
 }
 
 // ReadDefinition reads the configuration of a definition, single or list.
@@ -179,7 +170,7 @@ func ReadDefinition(namespace, name, config string, annotations map[string]strin
 		d.Refused = d.readAsTenures(plugins[i].IPAM)
 		d.readTheirs(k)
 	case typeStatic:
-		d.AnyAddress = plugins[i].asks()
+		d.AnyAddress = true
 		d.readStatic(k)
 	}
 	return d

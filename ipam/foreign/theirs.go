@@ -139,14 +139,13 @@ func parseAddr(text string) netip.Addr {
 	return a
 }
 
-// readStatic reads the addresses of the reference plugin static.
+// readStatic reads the addresses of the reference plugin static. A pod gets others if it asks for
+// them: Multus hands that on in CNI_ARGS as well, for which the definition needs no capability.
 func (d *Definition) readStatic(k keys) {
 	var takes netipx.IPSetBuilder
 	d.addAddresses(k, &takes)
-	if d.AnyAddress {
-		for _, c := range d.CIDRs {
-			takes.AddPrefix(c)
-		}
+	for _, c := range d.CIDRs {
+		takes.AddPrefix(c)
 	}
 	d.Takes, _ = takes.IPSet()
 }

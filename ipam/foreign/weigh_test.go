@@ -714,7 +714,7 @@ func TestOthers(t *testing.T) {
 		{"a part", definition("d", `{"type":"whereabouts","range":"10.0.0.0/24","range_start":"10.0.0.9","range_end":"10.0.0.11"}`), nil, "10.0.0.10-10.0.0.11"},
 		{"only what the pool excludes", definition("d", `{"type":"whereabouts","range":"10.0.0.0/24","range_start":"10.0.0.9","range_end":"10.0.0.9"}`), nil, ""},
 		{"host-local", definition("d", `{"type":"host-local","ranges":[[{"subnet":"10.0.0.0/28","rangeStart":"10.0.0.3"}]]}`), nil, "10.0.0.3-10.0.0.8,10.0.0.10-10.0.0.15"},
-		{"static", definition("d", `{"type":"static","addresses":[{"address":"10.0.0.77/24"}]}`), nil, "10.0.0.77-10.0.0.77"},
+		{"static", definition("d", `{"type":"static","addresses":[{"address":"10.0.0.77/24"}]}`), nil, "10.0.0.1-10.0.0.8,10.0.0.10-10.0.0.254"},
 		{"dhcp tells nothing", definition("d", `{"type":"dhcp"}`), nil, ""},
 		{"another segment by its word", vlan, nil, ""},
 		{"disjoint by the administrator's word", theirs, []string{"ns/theirs"}, ""},

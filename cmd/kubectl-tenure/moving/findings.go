@@ -92,7 +92,7 @@ func (c *comparison) findGateways() {
 func (c *comparison) findAsked() {
 	for _, d := range c.seen.definitions {
 		if d.AnyAddress && len(d.CIDRs) == 0 && slices.ContainsFunc(c.group, func(o foreign.Definition) bool { return !apart(d, o) }) {
-			c.find("%s names %s, and gives a pod whichever address the pod asks for (capability ips): see that no pod asks for one of the segment, or set its annotation tenure.dev/domain if it is another segment", d, d.IPAM)
+			c.find("%s names %s, and gives a pod whichever address the pod asks for (ips): see that no pod asks for one of the segment, or set its annotation tenure.dev/domain if it is another segment", d, d.IPAM)
 		}
 	}
 }

@@ -337,7 +337,7 @@ func TestSameOnEveryNode(t *testing.T) {
 // subnet, nobody knows of which segment it is: each that it may be of says so.
 func TestAskedForAddresses(t *testing.T) {
 	asked := func(name string, addresses string, annotations map[string]string) foreign.Definition {
-		return foreign.ReadDefinition("ns", name, `{"name":"`+name+`","type":"macvlan","capabilities":{"ips":true},"ipam":{"type":"static"`+addresses+`}}`, annotations)
+		return foreign.ReadDefinition("ns", name, `{"name":"`+name+`","type":"macvlan","ipam":{"type":"static"`+addresses+`}}`, annotations)
 	}
 	seen := foreignState{definitions: []foreign.Definition{
 		aDefinition("lan", `{"type":"whereabouts","range":"10.0.0.0/24"}`), asked("any", "", nil),
