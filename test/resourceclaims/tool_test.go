@@ -28,11 +28,8 @@ func TestTool(t *testing.T) {
 	ip := d.has(c, "eth1", profile("tenure.dev/tool")).Interface.Addresses[0]
 	addr, _, _ := strings.Cut(ip, "/")
 
-	// As the scheduler and the driver write it.
-	c.Status.Allocation = &resource.AllocationResult{}
-	c.Status.Allocation.Devices.Results = []resource.DeviceRequestAllocationResult{{Request: "nic", Driver: "dra.net", Pool: "tool", Device: "eth1"}}
-	c.Status.Devices = []resource.AllocatedDeviceStatus{{
-		Driver: "dra.net", Pool: "tool", Device: "eth1", NetworkData: &resource.NetworkDeviceData{InterfaceName: "net1", IPs: []string{ip}},
+	c.Status.Devices = []resource.AllocatedDeviceStatus{{ // as the driver writes it
+		Driver: "dra.net", Pool: "node", Device: "eth1", NetworkData: &resource.NetworkDeviceData{InterfaceName: "net1", IPs: []string{ip}},
 	}}
 	if err := kc.Status().Update(t.Context(), c); err != nil {
 		t.Fatal(err)
