@@ -54,6 +54,14 @@ const LabelStranger = "tenure.dev/stranger"
 // names the L2 segment of its network: a pool with another spec.domain does not share it.
 const AnnotationDomain = "tenure.dev/domain"
 
+// LabelImplicit is the label of an implicit pool, with the value "true": the pool's ranges are what
+// definitions describe. A person who wants to look after such a pool removes it.
+const LabelImplicit = "tenure.dev/implicit"
+
+// AnnotationDefinitions names the definitions of an implicit pool, oldest first, as
+// "namespace/name,namespace/name".
+const AnnotationDefinitions = "tenure.dev/definitions"
+
 // AnnotationTrustStatus is the annotation of a pool by which a person says, with "true", that the
 // status of pods shows all that they have by another IPAM. Without it the pool waits where a
 // node's agent cannot read that IPAM's files.

@@ -100,18 +100,6 @@ func (d Definition) By() string {
 	return d.IPAM + ", whose ranges cannot be read: " + d.Unread
 }
 
-// otherSegment reports whether d says that its network is of another segment than a pool
-// of this domain.
-func (d Definition) otherSegment(domain string) bool {
-	switch {
-	case d.Domain != "":
-		return d.Domain != domain
-	case d.NetworkName != "" && domain != "":
-		return d.NetworkName != domain
-	}
-	return false
-}
-
 // plugin is what is read of any plugin's configuration.
 type plugin struct {
 	IPAM json.RawMessage `json:"ipam"`

@@ -53,10 +53,11 @@ type Pool struct {
 	Name protocol.PoolName
 	// Object is the pool as leases name it: its UID, and the size of its blocks.
 	Object protocol.Pool
-	// Domain is what a person has named. Unnamed says that the pool is of the default domain, which
-	// nobody has.
-	Domain  string
-	Unnamed bool
+	// Domain is the pool's, "" for the default domain. Unnamed says that the pool is of that one,
+	// and has the ranges of definitions without a name. Implicit says that the controller has named
+	// the domain after a definition, and no person has.
+	Domain            string
+	Unnamed, Implicit bool
 	// Whole is the shape of the spec, with what is withheld.
 	Whole *allocator.Shape
 	// New are the addresses that nobody has been given yet: those withheld, or all of a
@@ -127,34 +128,6 @@ func (p Pod) grantee() protocol.Grantee {
 // Selects reports whether p selects one of some definitions.
 func (p Pod) Selects(of map[string]bool) bool {
 	return slices.ContainsFunc(p.Selected, func(d string) bool { return of[d] })
-}
-
-// Segment returns the definitions of p's segment. One that Tenure refuses is of it, too: pods have
-// addresses by what it was before.
-func (p Pool) Segment(all []Definition) (segment []Definition) {
-	for _, d := range all {
-		if !d.otherSegment(p.Domain) && p.touches(d) {
-			segment = append(segment, d)
-		}
-	}
-	return segment
-}
-
-// touches reports whether d's ranges overlap p's, or d names p, or labels of namespaces do by which
-// d goes. Of a definition of Tenure's without a name the ranges count, of the pools of the default
-// domain.
-func (p Pool) touches(d Definition) bool {
-	switch unnamed := d.Unnamed && d.IPAM == Type; {
-	case d.ByNamespace, slices.Contains(d.Pools, string(p.Name)) && !unnamed:
-		return true
-	case unnamed && !p.Unnamed, len(d.Pools) > 0 && !unnamed, p.Whole == nil:
-		return false
-	}
-	return slices.ContainsFunc(d.CIDRs, func(c netip.Prefix) bool {
-		return slices.ContainsFunc(p.Whole.Ranges(), func(r allocator.Range) bool {
-			return netipx.IPRangeFrom(r.Start, r.End).Overlaps(netipx.RangeOfPrefix(c))
-		})
-	})
 }
 
 // gives reports whether p can ever give an address.

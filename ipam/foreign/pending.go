@@ -23,9 +23,9 @@ const retriedWithin = 150 * time.Second
 // always been Tenure's counts only for pods that were bound while another may have had its name.
 // Whether the other IPAM is done with them their nodes have to say: see hasAll and hasAsked. Not so
 // of pods that show what Tenure has given them. After addWithin no pod counts.
-func (w *weighing) pending(segment []Definition) (waiting []*Pod) {
+func (w *weighing) pending() (waiting []*Pod) {
 	since := map[string]time.Time{}
-	for _, d := range segment {
+	for _, d := range w.segment.definitions {
 		at := w.Since
 		if d.Changed.After(at) {
 			at = d.Changed

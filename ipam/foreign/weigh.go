@@ -56,6 +56,7 @@ type Finding struct {
 type weighing struct {
 	*Evidence
 	*Pool
+	segment  segment
 	mine     map[string]bool             // the definitions of the segment
 	networks map[string]bool             // their networks
 	files    map[protocol.HostLocal]bool // what has to be read: any namespace may name the pool
@@ -70,15 +71,14 @@ type weighing struct {
 // Weigh finds what is to be kept of a pool, and whose word is missing for that. Which nodes have to
 // say something does not depend on what any has said.
 func (e *Evidence) Weigh(p *Pool) Finding {
-	w := &weighing{Evidence: e, Pool: p, mine: map[string]bool{}, networks: map[string]bool{}, files: map[protocol.HostLocal]bool{}, asks: map[protocol.NodeName]bool{}, partly: map[protocol.NodeName]string{}, unseenOn: map[protocol.NodeName]string{}}
+	w := &weighing{Evidence: e, Pool: p, segment: p.segment(e.Definitions), mine: map[string]bool{}, networks: map[string]bool{}, files: map[protocol.HostLocal]bool{}, asks: map[protocol.NodeName]bool{}, partly: map[protocol.NodeName]string{}, unseenOn: map[protocol.NodeName]string{}}
 	for _, l := range e.Leases[p.Name] {
 		if l.PoolUID == p.Object.UID && l.Block.Bits() == p.Object.BlockBits(l.Block.Addr()) {
 			w.leases = append(w.leases, l)
 		}
 	}
 	slices.SortFunc(w.leases, func(x, y protocol.Lease) int { return x.Block.Addr().Compare(y.Block.Addr()) })
-	segment := p.Segment(e.Definitions)
-	for _, d := range segment {
+	for _, d := range w.segment.definitions {
 		w.mine[d.String()], w.networks[d.Network] = true, true
 		if w.MayUse == nil || w.MayUse(d.Namespace) {
 			w.files[protocol.HostLocal{Network: d.Network, DataDir: d.DataDir}] = true
@@ -104,8 +104,8 @@ func (e *Evidence) Weigh(p *Pool) Finding {
 			all = all[n:]
 		}
 	}
-	pending := w.pending(segment)
-	w.askForWaiting(segment, pending)
+	pending := w.pending()
+	w.askForWaiting(pending)
 	f.Asks = w.asks
 	w.judge(&f, pending)
 	return f
@@ -270,7 +270,7 @@ func (w *weighing) ofStatus(c claim) bool {
 // elsewhere reports whether a definition is certainly of another segment.
 func (w *weighing) elsewhere(definition string) bool {
 	d := w.known[definition]
-	return d != nil && !w.mine[definition] && (d.otherSegment(w.Domain) || len(d.Pools) > 0 || len(d.CIDRs) > 0)
+	return d != nil && !w.mine[definition] && (w.segment.isOther(*d) || len(d.Pools) > 0 || len(d.CIDRs) > 0)
 }
 
 // believed reports whether a pod has what its status alone says. Of a pod whose node has an agent
@@ -301,14 +301,14 @@ func (w *weighing) believed(c claim) bool {
 // is gone while it runs, and so may its record be: of such a pod only its node can tell. So these
 // are all nodes that live where a record is of a pod that nobody knows, where another IPAM may have
 // given what waits, and where pods use a pool that is about to be opened.
-func (w *weighing) askForWaiting(segment []Definition, pending []*Pod) {
+func (w *weighing) askForWaiting(pending []*Pod) {
 	if w.New == nil || len(w.New.Ranges()) == 0 {
 		return
 	}
 	for _, pod := range pending {
 		w.ask(pod.Node)
 	}
-	others := w.Fenced || slices.ContainsFunc(segment, func(d Definition) bool { return d.HostLocal })
+	others := w.Fenced || slices.ContainsFunc(w.segment.definitions, func(d Definition) bool { return d.HostLocal })
 	if others || slices.ContainsFunc(w.strays, w.New.Contains) || w.CheckAll && w.used() {
 		for node := range w.Agents {
 			w.ask(node)

@@ -107,7 +107,7 @@ func (m *moving) readPools(ctx context.Context, seen *foreignState) error {
 	}
 	seen.pools = map[string]poolSeen{}
 	for i := range pools {
-		p := poolSeen{waits: awaited(&pools[i])}
+		p := poolSeen{waits: awaited(&pools[i]), domain: pools[i].Spec.Domain}
 		for _, g := range kept[pools[i].Name] {
 			if addr, err := netip.ParseAddr(g.Address); err == nil {
 				p.kept = append(p.kept, addr)

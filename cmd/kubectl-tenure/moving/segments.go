@@ -1,6 +1,7 @@
 package moving
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -33,6 +34,7 @@ type poolSeen struct {
 	ranges    []netip.Prefix
 	selective bool         // some ranges are for some nodes alone
 	perNode   bool         // each node has a subnet for itself
+	domain    string       // as the spec names it
 	waits     bool         // see awaited
 	kept      []netip.Addr // for pods of other IPAMs
 }
@@ -160,10 +162,13 @@ func sameSegment(a, b foreign.Definition) bool {
 // apart reports whether two definitions say that they are of two segments.
 func apart(a, b foreign.Definition) bool {
 	domain := func(d foreign.Definition) string {
-		if d.Domain != "" {
-			return d.Domain
+		switch d.Domain {
+		case "":
+			return d.NetworkName
+		case poolspec.DefaultDomain:
+			return ""
 		}
-		return d.NetworkName
+		return d.Domain
 	}
 	x, y := domain(a), domain(b)
 	return x != y && (x != "" && y != "" || a.Domain != "" || b.Domain != "")
@@ -190,6 +195,9 @@ func segmentOf(seen foreignState, group []foreign.Definition, from, to string) (
 			if d.Refused != "" {
 				s.InTheWay = append(s.InTheWay, fmt.Sprintf("definition %s cannot name Tenure before it is corrected: %s", d, d.Refused))
 			}
+			if to == foreign.Type {
+				s.InTheWay = append(s.InTheWay, seen.misnamed(d)...)
+			}
 		case to:
 			s.Switched = append(s.Switched, d.String())
 			s.Pools = append(s.Pools, d.PoolsThen...)
@@ -208,6 +216,24 @@ func segmentOf(seen foreignState, group []foreign.Definition, from, to string) (
 	}
 	s.compare(seen, group, from)
 	return s
+}
+
+// misnamed says for which pools the annotation tenure.dev/domain of a definition names another
+// domain than theirs.
+func (f foreignState) misnamed(d foreign.Definition) (all []string) {
+	for _, pool := range d.PoolsThen {
+		domain := pool // as the controller makes it
+		if p, there := f.pools[pool]; d.Unnamed {
+			domain = poolspec.DefaultDomain
+		} else if there {
+			domain = cmp.Or(p.domain, poolspec.DefaultDomain)
+		}
+		if d.Domain != "" && d.Domain != domain {
+			all = append(all, fmt.Sprintf("definition %s has the annotation tenure.dev/domain=%s, and its pool %s is of domain %s: remove the annotation if its network is the pool's; "+
+				"else make an IPPool with the spec.domain %s, and write the definition for Tenure by hand, with that pool", d, d.Domain, pool, domain, d.Domain))
+		}
+	}
+	return all
 }
 
 // left is how many definitions are to be switched.

@@ -1,6 +1,7 @@
 package moving
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -346,5 +347,45 @@ func TestAskedForAddresses(t *testing.T) {
 	got := segmentsOf(seen, "whereabouts", "tenure").Segments
 	if len(got) != 1 || len(got[0].Findings) != 1 || !strings.HasPrefix(got[0].Findings[0], "ns/any names static, and gives a pod whichever address the pod asks for") {
 		t.Errorf("segments %+v; want a note of ns/any", got)
+	}
+}
+
+// TestAnnotationOfAnotherDomain: an annotation that names another domain than that of the pool
+// which the definition gets is in the way.
+func TestAnnotationOfAnotherDomain(t *testing.T) {
+	pools := map[string]poolSeen{"mine": {domain: "vlan10"}, "lan": {}}
+	for _, tt := range []struct {
+		name, ipam, domain string
+		want               string // the pool's domain; empty: nothing is in the way
+	}{
+		{"net", `{"type":"whereabouts","range":"10.0.0.0/24","network_name":"blue","enable_overlapping_ranges":false}`, "", ""},
+		{"net", `{"type":"whereabouts","range":"10.0.0.0/24","network_name":"blue"}`, "blue", ""},
+		{"net", `{"type":"whereabouts","range":"10.0.0.0/24","network_name":"blue"}`, "vlan10", "blue"},
+		{"net", `{"type":"whereabouts","range":"10.0.0.0/24"}`, "vlan10", "default-domain"},
+		{"net", `{"type":"whereabouts","range":"10.0.0.0/24"}`, "default-domain", ""},
+		{"depot", `{"type":"host-local","subnet":"10.0.0.0/24"}`, "vlan10", "depot"},
+		{"mine", `{"type":"host-local","subnet":"10.0.0.0/24"}`, "vlan10", ""},
+		{"mine", `{"type":"host-local","subnet":"10.0.0.0/24"}`, "vlan20", "vlan10"},
+		{"lan", `{"type":"host-local","subnet":"10.0.0.0/24"}`, "vlan10", "default-domain"},
+		{"lan", `{"type":"host-local","subnet":"10.0.0.0/24"}`, "default-domain", ""},
+	} {
+		d := aDefinition(tt.name, tt.ipam, "tenure.dev/domain="+tt.domain)
+		s := segmentsOf(foreignState{definitions: []foreign.Definition{d}, pools: pools}, d.IPAM, foreign.Type).Segments[0]
+		want := fmt.Sprintf("definition ns/%s has the annotation tenure.dev/domain=%s, and its pool %s is of domain %s: ", tt.name, tt.domain, d.PoolsThen[0], tt.want)
+		if got := strings.Join(s.InTheWay, "; "); (tt.want == "") != (got == "") || tt.want != "" && !strings.HasPrefix(got, want) {
+			t.Errorf("%s, annotated %q: in the way is %q; want %q", tt.ipam, tt.domain, got, want)
+		}
+	}
+}
+
+// TestDefaultDomainIsNoOther: who names the default domain says what a definition without a name
+// does.
+func TestDefaultDomainIsNoOther(t *testing.T) {
+	seen := foreignState{definitions: []foreign.Definition{
+		aDefinition("a", `{"type":"whereabouts","range":"10.0.0.0/24"}`), aDefinition("b", `{"type":"whereabouts","range":"10.0.0.0/24"}`, "tenure.dev/domain=default-domain"),
+		aDefinition("c", `{"type":"whereabouts","range":"10.0.0.0/24","network_name":"blue"}`, "tenure.dev/domain=blue"),
+	}}
+	if got := segmentsOf(seen, "whereabouts", "tenure").Segments; len(got) != 2 {
+		t.Errorf("segments %+v; want one of a and b, and one of c", got)
 	}
 }

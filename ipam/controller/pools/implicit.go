@@ -141,7 +141,7 @@ func (r *Implicit) update(ctx context.Context, pool *v1alpha1.IPPool, u update) 
 	raw, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{
 			"uid": pool.UID, "resourceVersion": pool.ResourceVersion,
-			"annotations": map[string]string{annotationDefinitions: u.definitions},
+			"annotations": map[string]string{v1alpha1.AnnotationDefinitions: u.definitions},
 		},
 		"spec": map[string]any{"ranges": u.ranges},
 	})

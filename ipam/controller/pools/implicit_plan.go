@@ -15,19 +15,8 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 )
 
-// Marks of implicit pools. A person who wants to look after such a pool removes
-// the label; from then on the definitions do not change it.
-const (
-	// labelImplicit, with the value "true", says that a pool's ranges are what
-	// definitions describe.
-	labelImplicit = "tenure.dev/implicit"
-	// annotationDefinitions names those definitions, oldest first, as
-	// "namespace/name,namespace/name".
-	annotationDefinitions = "tenure.dev/definitions"
-)
-
 // implicit reports whether a pool is one.
-func implicit(p *v1alpha1.IPPool) bool { return p.Labels[labelImplicit] == "true" }
+func implicit(p *v1alpha1.IPPool) bool { return p.Labels[v1alpha1.LabelImplicit] == "true" }
 
 // described is what is known when an implicit pool is looked at.
 type described struct {
@@ -93,13 +82,13 @@ func decideImplicit(d described) (implicitPlan, error) {
 	case d.pool == nil:
 		p.create = &v1alpha1.IPPool{
 			ObjectMeta: metav1.ObjectMeta{
-				Name: d.name, Labels: map[string]string{labelImplicit: "true"},
-				Annotations: map[string]string{annotationDefinitions: next.definitions},
+				Name: d.name, Labels: map[string]string{v1alpha1.LabelImplicit: "true"},
+				Annotations: map[string]string{v1alpha1.AnnotationDefinitions: next.definitions},
 			},
 			Spec: v1alpha1.IPPoolSpec{Ranges: next.ranges, Domain: d.domain},
 		}
 	case d.pool.DeletionTimestamp != nil: // made anew when it is gone
-	case !reflect.DeepEqual(d.pool.Spec.Ranges, next.ranges) || d.pool.Annotations[annotationDefinitions] != next.definitions:
+	case !reflect.DeepEqual(d.pool.Spec.Ranges, next.ranges) || d.pool.Annotations[v1alpha1.AnnotationDefinitions] != next.definitions:
 		p.update = &next
 	}
 	return p, nil

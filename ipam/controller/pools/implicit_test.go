@@ -108,7 +108,7 @@ func (d described) after(p implicitPlan) described {
 		d.pool = p.create
 	case p.update != nil:
 		d.pool = d.pool.DeepCopy()
-		d.pool.Spec.Ranges, d.pool.Annotations[annotationDefinitions] = p.update.ranges, p.update.definitions
+		d.pool.Spec.Ranges, d.pool.Annotations[v1alpha1.AnnotationDefinitions] = p.update.ranges, p.update.definitions
 	case p.remove:
 		d.pool = nil
 	}
@@ -157,7 +157,7 @@ func (p implicitPlan) in() string {
 		lines = append(lines, text+" by "+by)
 	}
 	if p.create != nil {
-		tell("create", p.create.Spec.Ranges, p.create.Annotations[annotationDefinitions])
+		tell("create", p.create.Spec.Ranges, p.create.Annotations[v1alpha1.AnnotationDefinitions])
 	}
 	if p.update != nil {
 		tell("update", p.update.ranges, p.update.definitions)

@@ -195,7 +195,7 @@ func noRoom(n networks.Network, pool string) string {
 func disagreements(pool *v1alpha1.IPPool, all []networks.Network) (sentences []string) {
 	u, err := uniteAll(pool.Name, all)
 	if err == nil && !fits(u.text) {
-		written := strings.Split(pool.Annotations[annotationDefinitions], ",")
+		written := strings.Split(pool.Annotations[v1alpha1.AnnotationDefinitions], ",")
 		in := slices.DeleteFunc(slices.Clone(all), func(n networks.Network) bool {
 			left := !slices.Contains(written, n.String()) && !slices.Contains(written, cut)
 			if left {

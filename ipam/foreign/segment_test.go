@@ -1,0 +1,146 @@
+package foreign
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// made is the implicit pool that the controller makes of a definition, with the ranges of lan.
+func made(t *testing.T, d Definition) Pool {
+	t.Helper()
+	p := openings(lan(t))
+	p.Name, p.Implicit = protocol.PoolName(d.PoolsThen[0]), true
+	if p.Unnamed = d.Unnamed; !d.Unnamed {
+		p.Domain = d.PoolsThen[0]
+	}
+	return p
+}
+
+// network is a definition whose network has its name.
+func network(name, ipam, domain string) Definition {
+	return ReadDefinition("ns", name, fmt.Sprintf(`{"name":%q,"type":"macvlan","ipam":%s}`, name, ipam), map[string]string{"tenure.dev/domain": domain})
+}
+
+// TestSegmentOfOwnDefinitions: whatever a definition says of its segment, it is of that of its own
+// pool. What running pods have by it is kept, and the pool waits for another that says the same.
+func TestSegmentOfOwnDefinitions(t *testing.T) {
+	for _, tt := range []struct{ ipam, then, domain string }{
+		{`{"type":"IPAM","range":"10.0.0.0/24","network_name":"blue"}`, "whereabouts", ""},
+		{`{"type":"IPAM","range":"10.0.0.0/24","network_name":"blue.net"}`, "whereabouts", ""},
+		{`{"type":"IPAM","range":"10.0.0.0/24","network_name":"blue","enable_overlapping_ranges":false}`, "whereabouts", ""},
+		{`{"type":"IPAM","range":"10.0.0.0/24"}`, "whereabouts", "vlan20"},
+		{`{"type":"IPAM","range":"10.0.0.0/24"}`, "whereabouts", "default-domain"},
+		{`{"type":"IPAM","range":"10.0.0.0/24","pool":"lan"}`, "whereabouts", "vlan20"},
+		{`{"type":"IPAM","subnet":"10.0.0.0/24"}`, "host-local", ""},
+		{`{"type":"IPAM","subnet":"10.0.0.0/24"}`, "host-local", "vlan10"},
+	} {
+		own := network("net", strings.Replace(tt.ipam, "IPAM", "tenure", 1), tt.domain)
+		if own.Fault != "" { // a pool that is named has no range
+			own = network("net", `{"type":"tenure","pool":"lan"}`, tt.domain)
+		}
+		still := network("still", strings.Replace(tt.ipam, "IPAM", tt.then, 1), tt.domain)
+		p := made(t, own)
+		keep, _, _ := weighed(p, Facts{
+			Definitions: []Definition{own}, Pods: []Pod{pod("p", "ns/net", "10.0.0.5")}, Agents: map[protocol.NodeName]bool{"n1": true},
+			Reports: seenBy("n1", sighting("10.0.0.5", "p", "net")),
+		})
+		if fmt.Sprint(keep) != "[10.0.0.5 p]" {
+			t.Errorf("%s of domain %q: kept is %q; want what its pod has", tt.ipam, tt.domain, keep)
+		}
+		if by, _ := p.Others([]Definition{own, still}); len(by) != 1 {
+			t.Errorf("%s of domain %q: pool %s waits for %v; want the other definition", tt.ipam, tt.domain, p.Name, by)
+		}
+	}
+}
+
+// TestSegmentOfADomain: a definition says by the annotation of which pool's domain it is. A
+// network_name tells it apart where the pool's segment has a name by people: a domain that the
+// controller has made of something else is none.
+func TestSegmentOfADomain(t *testing.T) {
+	whereabouts := func(network, domain string) Definition {
+		return ReadDefinition("ns", "theirs", fmt.Sprintf(`{"name":"theirs","type":"macvlan","ipam":{"type":"whereabouts","range":"10.0.0.0/24","network_name":%q}}`, network), map[string]string{"tenure.dev/domain": domain})
+	}
+	tenures := func(ipam string) func(*testing.T) (Pool, Definition) {
+		return func(t *testing.T) (Pool, Definition) {
+			d := network("net", ipam, "")
+			return made(t, d), d
+		}
+	}
+	persons := func(domain string) func(*testing.T) (Pool, Definition) {
+		return func(t *testing.T) (Pool, Definition) {
+			p := openings(lan(t))
+			if p.Domain = domain; poolspec.InDefaultDomain("lan", domain) {
+				p.Domain, p.Unnamed = "", true
+			}
+			return p, switched
+		}
+	}
+	blue, hostLocal := tenures(`{"type":"tenure","range":"10.0.0.0/24","network_name":"blue"}`), tenures(`{"type":"tenure","subnet":"10.0.0.0/24"}`)
+	cidr, unnamed := tenures(`{"type":"tenure","range":"10.0.0.0/24","enable_overlapping_ranges":false}`), tenures(`{"type":"tenure","range":"10.0.0.0/24"}`)
+	for _, tt := range []struct {
+		name            string
+		of              func(*testing.T) (Pool, Definition)
+		network, domain string
+		other           bool
+	}{
+		{"the same network_name", blue, "blue", "", false},
+		{"another network_name", blue, "red", "", true},
+		{"none, beside a network_name", blue, "", "", false},
+		{"an annotation of the network_name", blue, "", "blue", false},
+		{"another annotation", blue, "", "vlan20", true},
+		{"an annotation of the default domain, beside a network_name", blue, "", "default-domain", true},
+		{"a network_name beside host-local's", hostLocal, "blue", "", false},
+		{"an annotation beside host-local's", hostLocal, "", "vlan20", true},
+		{"a network_name beside a CIDR's pool", cidr, "blue", "", false},
+		{"a network_name beside a definition without", unnamed, "blue", "", false},
+		{"an annotation beside a definition without", unnamed, "", "vlan20", true},
+		{"an annotation of the default domain", unnamed, "", "default-domain", false},
+		{"the person's domain", persons("vlan10"), "", "vlan10", false},
+		{"another than the person's domain", persons("vlan10"), "", "vlan20", true},
+		{"the person's domain as the network_name", persons("vlan10"), "vlan10", "", false},
+		{"another network_name than the person's domain", persons("vlan10"), "blue", "", true},
+		{"the default domain, and a pool without", persons(""), "", "default-domain", false},
+		{"the default domain, and a person's pool of it", persons("default-domain"), "", "default-domain", false},
+		{"a network_name, and a pool without a domain", persons(""), "blue", "", false},
+		{"an annotation, and a pool without a domain", persons(""), "", "vlan20", true},
+	} {
+		p, own := tt.of(t)
+		if by, _ := p.Others([]Definition{own, whereabouts(tt.network, tt.domain)}); (len(by) == 0) != tt.other {
+			t.Errorf("%s: it is of another segment: %v; want %v", tt.name, len(by) == 0, tt.other)
+		}
+	}
+}
+
+// TestSegmentOfNobody: where no definition is left of an implicit pool, no network_name is another.
+func TestSegmentOfNobody(t *testing.T) {
+	blue := network("net", `{"type":"tenure","range":"10.0.0.0/24","network_name":"blue"}`, "")
+	red := network("red", `{"type":"whereabouts","range":"10.0.0.0/24","network_name":"red"}`, "")
+	if by, _ := made(t, blue).Others([]Definition{red}); len(by) != 1 {
+		t.Errorf("a pool of which nobody says what it is waits for %v; want ns/red", by)
+	}
+}
+
+// TestOtherSegmentsKeepNothing: what pods have on another segment's network, with the same numbers,
+// is not kept, and keeps the pool from nothing.
+func TestOtherSegmentsKeepNothing(t *testing.T) {
+	blue := network("net", `{"type":"tenure","range":"10.0.0.0/24","network_name":"blue"}`, "")
+	for _, other := range []Definition{
+		network("red", `{"type":"whereabouts","range":"10.0.0.0/24","network_name":"red"}`, ""),
+		network("red", `{"type":"tenure","range":"10.0.0.0/24","network_name":"red"}`, ""),
+		network("red", `{"type":"host-local","subnet":"10.0.0.0/24"}`, "vlan20"),
+	} {
+		keep, conflicts, found := weighed(made(t, blue), Facts{
+			Definitions: []Definition{blue, other}, Pods: []Pod{pod("p", "ns/red", "10.0.0.5")}, Agents: map[protocol.NodeName]bool{"n1": true},
+			Reports: seenBy("n1", sighting("10.0.0.5", "p", "red")),
+			Records: []Record{{Addr: netip.MustParseAddr("10.0.0.5"), Object: "10.0.0.0-24", PodNamespace: "ns", PodName: "p"}},
+		})
+		if len(keep)+len(conflicts) > 0 || found.Stage != StageClear {
+			t.Errorf("beside %s of %s it keeps %q, conflicts %q, and waits: %s", other, other.IPAM, keep, conflicts, found.Why)
+		}
+	}
+}
