@@ -23,11 +23,11 @@ func (e *Evidence) Unclaimed(kept []Kept) []Kept {
 func (w *weighing) mayBeOf(c claim) bool {
 	switch c.by {
 	case byStatus:
-		return !w.elsewhere(c.of)
+		return !w.elsewhere(c)
 	case byRecord:
-		return slices.ContainsFunc(c.pod.Selected, func(d string) bool { return w.mine[d] || w.known[d] == nil })
+		return slices.ContainsFunc(c.pod.Selected, func(d string) bool { return w.mine[d] || w.known[d] == nil }) || w.unexplained(c)
 	default:
-		return w.networks[c.of] || !slices.ContainsFunc(w.Definitions, func(d Definition) bool { return d.Network == c.of })
+		return w.networks[c.of] || !slices.ContainsFunc(w.Definitions, func(d Definition) bool { return d.Network == c.of }) || w.unexplained(c)
 	}
 }
 

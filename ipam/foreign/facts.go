@@ -23,6 +23,8 @@ type Facts struct {
 	Records []Record
 	// Reports are the answers of the nodes' agents.
 	Reports map[protocol.NodeName]protocol.Report
+	// Shapes are those of all pools: what definitions that name them are for.
+	Shapes map[protocol.PoolName]*allocator.Shape
 	// Asked is what the nodes were asked for; nil is all. PassedOver is what is not waited for any
 	// longer.
 	Asked, PassedOver map[Word]bool

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -141,6 +142,66 @@ func TestOtherSegmentsKeepNothing(t *testing.T) {
 		})
 		if len(keep)+len(conflicts) > 0 || found.Stage != StageClear {
 			t.Errorf("beside %s of %s it keeps %q, conflicts %q, and waits: %s", other, other.IPAM, keep, conflicts, found.Why)
+		}
+	}
+}
+
+// TestUnexplained: an address that a pod has, and that the pod's definition would not give it now,
+// is kept as one of a definition of which nothing is known. The pod has asked for it, or has it by
+// what the definition was before.
+func TestUnexplained(t *testing.T) {
+	static := func(ipam string) Definition {
+		return ReadDefinition("ns", "other", `{"name":"other","type":"macvlan","capabilities":{"ips":true},"ipam":`+ipam+`}`, nil)
+	}
+	shape, err := poolspec.ParsePool(poolspec.PoolText{Ranges: []poolspec.RangeText{{CIDR: "10.0.0.0/24"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := network("second", `{"type":"whereabouts","range":"10.0.0.0/24"}`, "vlan20")
+	record := []Record{{Addr: netip.MustParseAddr("10.0.0.5"), Object: "10.0.0.0-24", PodNamespace: "ns", PodName: "p"}}
+	for _, tt := range []struct {
+		name     string
+		d        Definition
+		domain   string // of the pool
+		selected []string
+		want     bool
+	}{
+		{name: "static, asked for", d: static(`{"type":"static"}`), want: true},
+		{name: "static, asked for beside its own", d: static(`{"type":"static","addresses":[{"address":"192.168.1.5/24"}]}`), want: true},
+		{name: "whereabouts, asked for", d: definition("other", `{"type":"whereabouts","range":"192.168.1.0/24"}`), want: true},
+		{name: "Tenure's, of another range before", d: definition("other", `{"type":"tenure","range":"192.168.1.0/24"}`), want: true},
+		{name: "Tenure's, of a pool that has other addresses or is not there", d: definition("other", `{"type":"tenure","pool":"missing"}`), want: true},
+		{name: "Tenure's, of a pool of the same addresses", d: definition("other", `{"type":"tenure","pool":"twin"}`)},
+		{name: "another segment by its word", d: network("other", `{"type":"whereabouts","range":"192.168.1.0/24"}`, "vlan20")},
+		{name: "another segment by its network_name", d: definition("other", `{"type":"whereabouts","range":"192.168.1.0/24","network_name":"blue"}`), domain: "vlan10"},
+		{name: "a second definition of another segment explains it", d: definition("other", `{"type":"whereabouts","range":"192.168.1.0/24"}`), selected: []string{"ns/other", "ns/second"}},
+	} {
+		p := pod("p", "ns/other", "10.0.0.5")
+		hidden := p
+		hidden.Shows = nil
+		for _, selected := range []*Pod{&p, &hidden} {
+			if tt.selected != nil {
+				selected.Selected, selected.Shows = tt.selected, nil
+			}
+		}
+		seen := seenBy("n1", sighting("10.0.0.5", "p", "other"))
+		if tt.selected != nil {
+			seen = seenBy("n1", sighting("10.0.0.5", "p", "second"))
+		}
+		silent := map[protocol.NodeName]protocol.Report{"n1": {Running: []protocol.UID{"p"}}}
+		proofs := map[string]Facts{
+			"status": {Pods: []Pod{p}, Reports: silent},
+			"record": {Pods: []Pod{hidden}, Reports: silent, Records: record},
+			"node":   {Pods: []Pod{hidden}, Reports: seen},
+		}
+		for by, f := range proofs {
+			pool := openings(lan(t))
+			pool.Domain = tt.domain
+			f.Agents = map[protocol.NodeName]bool{"n1": true}
+			f.Definitions, f.Shapes = []Definition{switched, tt.d, second}, map[protocol.PoolName]*allocator.Shape{"lan": pool.Whole, "twin": shape}
+			if keep, _, _ := weighed(pool, f); (fmt.Sprint(keep) == "[10.0.0.5 p]") != tt.want || len(keep) > 1 {
+				t.Errorf("%s, by %s: kept is %q; want it kept: %v", tt.name, by, keep, tt.want)
+			}
 		}
 	}
 }

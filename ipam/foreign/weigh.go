@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -242,22 +243,51 @@ func (w *weighing) accepts(c claim) bool {
 	case c.by == byStatus:
 		return isKept || w.believed(c)
 	case c.by == byRecord:
-		return slices.ContainsFunc(c.pod.Selected, func(d string) bool { return w.mine[d] || w.known[d] == nil })
+		return slices.ContainsFunc(c.pod.Selected, func(d string) bool { return w.mine[d] || w.known[d] == nil }) || w.unexplained(c)
 	default: // of a network that is looked at, or of a definition that is gone
 		return w.networks[c.of] || slices.ContainsFunc(c.pod.Shows, func(s npwg.Shown) bool {
 			return w.known[s.Definition] == nil && slices.Contains(s.Addrs, c.addr)
-		})
+		}) || w.unexplained(c)
 	}
 }
 
+// unexplained reports whether what a record or a node says of a pod is none of what the definitions
+// are for that the pod selects, and one of them may be of this segment. The pod has asked for the
+// address, or has it by what that definition was before. A node has to have seen it on that one's
+// network, or the pod to show it of that one.
+func (w *weighing) unexplained(c claim) bool {
+	may := false
+	for _, name := range c.pod.Selected {
+		d := w.known[name]
+		switch {
+		case d == nil, w.mine[name]:
+		case w.explains(d, c.addr):
+			return false
+		case !w.segment.isOther(*d):
+			may = may || c.by == byRecord || d.Network == c.of || slices.ContainsFunc(c.pod.Shows, func(s npwg.Shown) bool {
+				return s.Definition == name && slices.Contains(s.Addrs, c.addr)
+			})
+		}
+	}
+	return may
+}
+
+// explains reports whether an address is of d's own ranges, or of a pool that d names.
+func (w *weighing) explains(d *Definition, a netip.Addr) bool {
+	return slices.ContainsFunc(d.CIDRs, func(p netip.Prefix) bool { return p.Contains(a) }) || slices.ContainsFunc(d.Pools, func(pool string) bool {
+		shape := w.Shapes[protocol.PoolName(pool)]
+		return shape != nil && slices.ContainsFunc(shape.Ranges(), func(r allocator.Range) bool { return r.Prefix.Contains(a) })
+	})
+}
+
 // ofStatus reports whether what a pod's status shows is to be looked at. Its definition is of this
-// segment, or says nothing of its ranges, or is gone. And either nobody has been given the address
-// yet, or it can have come from another IPAM. Of a network that is Tenure's by now it can in pods
-// that were bound before, and not long ago, if other pods have some.
+// segment, or does not explain the address, or is gone. And either nobody has been given the
+// address yet, or it can have come from another IPAM. Of a network that is Tenure's by now it can
+// in pods that were bound before, and not long ago, if other pods have some.
 func (w *weighing) ofStatus(c claim) bool {
 	d := w.known[c.of]
 	switch {
-	case w.elsewhere(c.of):
+	case w.elsewhere(c):
 		return false
 	case w.New != nil && w.New.Contains(c.addr), d == nil, d.IPAM != Type:
 		return true
@@ -267,10 +297,10 @@ func (w *weighing) ofStatus(c claim) bool {
 	return c.pod.Bound.IsZero() || !c.pod.Bound.After(w.Since.Add(skew))
 }
 
-// elsewhere reports whether a definition is certainly of another segment.
-func (w *weighing) elsewhere(definition string) bool {
-	d := w.known[definition]
-	return d != nil && !w.mine[definition] && (w.segment.isOther(*d) || len(d.Pools) > 0 || len(d.CIDRs) > 0)
+// elsewhere reports whether what a status shows is certainly of another segment.
+func (w *weighing) elsewhere(c claim) bool {
+	d := w.known[c.of]
+	return d != nil && !w.mine[c.of] && (w.segment.isOther(*d) || w.explains(d, c.addr))
 }
 
 // believed reports whether a pod has what its status alone says. Of a pod whose node has an agent

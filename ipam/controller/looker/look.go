@@ -109,7 +109,7 @@ func (l *Looker) newLook() *look {
 	return &look{
 		Looker: l, nodes: map[protocol.NodeName]*node{}, asked: map[protocol.NodeName]*question{}, drafts: map[string]*draft{},
 		facts: foreign.Facts{
-			Now: l.Now(), Others: map[protocol.UID]bool{}, Leases: map[protocol.PoolName][]protocol.Lease{}, Agents: map[protocol.NodeName]bool{},
+			Now: l.Now(), Others: map[protocol.UID]bool{}, Shapes: map[protocol.PoolName]*allocator.Shape{}, Leases: map[protocol.PoolName][]protocol.Lease{}, Agents: map[protocol.NodeName]bool{},
 			Reports: map[protocol.NodeName]protocol.Report{}, Asked: map[foreign.Word]bool{}, PassedOver: map[foreign.Word]bool{},
 		},
 	}
@@ -157,6 +157,7 @@ func (t *look) consider(ctx context.Context, o *v1alpha1.IPPool, kept map[protoc
 		verdict: foreign.Verdict{Of: foreign.StateOf(o)}, confirmed: o.Spec.TakeOver == v1alpha1.TakeOverConfirmed,
 	}
 	t.pools = append(t.pools, p)
+	t.facts.Shapes[p.Name] = whole
 	p.MayUse = t.mayUse(ctx, o)
 	if poolspec.InDefaultDomain(o.Name, o.Spec.Domain) {
 		p.Domain, p.Unnamed = "", true
