@@ -15,6 +15,8 @@ type Shown struct {
 	Addrs      []netip.Addr
 	// CIDRs says that some are written with the length of their subnet.
 	CIDRs bool
+	// Default says that it is the pod's default network.
+	Default bool
 }
 
 // defaultNamespace is the namespace of a definition that a pod has for its default network, if it
@@ -94,7 +96,7 @@ func readStatus(annotation string, selections, defaults []Selection, most int) (
 		if definition == "" || left == 0 {
 			continue
 		}
-		s := Shown{Definition: definition, Interface: e.Interface}
+		s := Shown{Definition: definition, Interface: e.Interface, Default: e.Default}
 		for _, text := range e.IPs[:min(len(e.IPs), left)] {
 			if a, ok := address(text); ok {
 				s.Addrs, s.CIDRs = append(s.Addrs, a), s.CIDRs || strings.Contains(text, "/")

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
@@ -225,6 +226,7 @@ func (m *mover) exports(has map[string]string) {
 	if got := m.ipamOf("lan"); got != "tenure" {
 		t.Fatalf("lan names %s, though the claim loses its address", got)
 	}
+	m.notShownYet("new-00")
 	m.startedMeanwhile()
 	says(t, tenure(t, 0, "export", "--to", "whereabouts", "--apply", "--without-claims"),
 		"7 addresses of pods are recorded with whereabouts", "Definitions switched: 2. Pools stopped: "+m.network, "7 addresses of running pods are Tenure's until these pods end")
@@ -253,6 +255,29 @@ func (m *mover) exports(has map[string]string) {
 	if diff := changes(before, state(t)); len(diff) > 0 {
 		t.Errorf("a second call has written %q", diff)
 	}
+}
+
+// notShownYet: while whereabouts would not find an address of a pod that runs in its status,
+// nothing is switched: its reconciler would take the record away.
+func (m *mover) notShownYet(name string) {
+	t := m.t
+	t.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: m.namespace, Name: name}}
+	show := func(status string) {
+		if err := kc.Patch(t.Context(), pod, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, npwg.AnnotationStatus, status))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := kc.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
+		t.Fatal(err)
+	}
+	status := pod.Annotations[npwg.AnnotationStatus]
+	show("[]")
+	interrupted(t, " of pod "+m.ref(name)+". Where it will not, delete the pod", "export", "--to", "whereabouts", "--apply", "--without-claims")
+	if got := m.ipamOf("lan"); got != "tenure" {
+		t.Errorf("lan names %s, though whereabouts would lose the record of pod %s", got, name)
+	}
+	show(status)
 }
 
 // startedMeanwhile: a pool that somebody starts while an export waits keeps the export from

@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
@@ -94,67 +93,6 @@ func (e *exporting) run(ctx context.Context) error {
 		return e.print(report, objects, "kubectl tenure export --to "+e.to)
 	}
 	return e.moveOut(ctx, report, objects)
-}
-
-// obstruct adds what is in the way of moving to whereabouts.
-func obstruct(report *moveReport, seen foreignState) {
-	for i := range report.Segments {
-		s := &report.Segments[i]
-		if !seen.whereabouts {
-			s.InTheWay = append(s.InTheWay, "the cluster has no whereabouts: install it first")
-		}
-		for _, d := range seen.definitions {
-			switch name := d.String(); {
-			case !slices.Contains(s.Switch, name), d.IPAM == foreign.TypeLocal:
-			case len(d.Whereabouts) == 0:
-				s.InTheWay = append(s.InTheWay, fmt.Sprintf("definition %s has no range that whereabouts reads: describe its addresses with range or ipRanges, not with pool, subnet or ranges", name))
-			case d.NodeSlices:
-				s.InTheWay = append(s.InTheWay, fmt.Sprintf("definition %s has node_slice_size: whereabouts' slices cannot be written", name))
-			}
-		}
-		if pods := showingCIDRs(seen.pods, s.Switch); len(pods) > 0 {
-			s.InTheWay = append(s.InTheWay, fmt.Sprintf("the status of pods shows addresses with the lengths of their subnets (statusIPs: CIDR): %s. whereabouts does not find an address there, "+
-				"and would take the record of a pod that runs away. Set statusIPs to Address, and make these pods anew", screen.Some(pods, 5)))
-		}
-	}
-	for i := range report.Segments {
-		s := &report.Segments[i]
-		for _, name := range s.Pools {
-			if seen.pools[name].perNode {
-				s.InTheWay = append(s.InTheWay, fmt.Sprintf("pool %s gives each node a subnet of its own (spec.perNode), which whereabouts has no words for: it would give each node addresses of all subnets. "+
-					"Leave it with Tenure", name))
-			}
-			if seen.pools[name].selective {
-				s.InTheWay = append(s.InTheWay, fmt.Sprintf("pool %s has ranges for some nodes alone (nodeSelector), which whereabouts has no words for: it would give each node addresses of all ranges. "+
-					"Leave it with Tenure, or take the nodeSelectors away", name))
-			}
-		}
-	}
-	for again := true; again; { // a pool is stopped as a whole
-		again = false
-		for i := range report.Segments {
-			s := &report.Segments[i]
-			j := slices.IndexFunc(report.Segments, func(o moveSegment) bool {
-				return len(o.InTheWay) > 0 && slices.ContainsFunc(o.Pools, func(p string) bool { return slices.Contains(s.Pools, p) })
-			})
-			if len(s.InTheWay) == 0 && j >= 0 {
-				s.InTheWay = append(s.InTheWay, fmt.Sprintf("it shares a pool with segment %s, of which something is in the way", report.Segments[j].name()))
-				again = true
-			}
-		}
-	}
-}
-
-// showingCIDRs returns the pods whose status shows addresses of some definitions with the lengths
-// of their subnets. To whereabouts' reconciler these are other texts than those of its records.
-func showingCIDRs(pods []foreign.Pod, definitions []string) (names []string) {
-	for i := range pods {
-		if slices.ContainsFunc(pods[i].Shows, func(s npwg.Shown) bool { return s.CIDRs && slices.Contains(definitions, s.Definition) }) {
-			names = append(names, pods[i].String())
-		}
-	}
-	slices.Sort(names)
-	return names
 }
 
 // moveOut moves the segments of which nothing is in the way.
@@ -255,7 +193,7 @@ func (e *exporting) stop(ctx context.Context, pools []string) error {
 const settleFor = 5 * time.Second
 
 // waitSettled waits until it is known of every address of pools whose it is, or that it is
-// nobody's. It returns who has which.
+// nobody's, and whereabouts finds those of pods that run in their status. It returns who has which.
 func (e *exporting) waitSettled(ctx context.Context, pools []string) (has occupancy, err error) {
 	var last []registrant
 	var since time.Time
@@ -269,10 +207,22 @@ func (e *exporting) waitSettled(ctx context.Context, pools []string) (has occupa
 		}
 		has = now
 		line = "pods have " + screen.Number(len(now.pods), "address", "addresses")
-		if len(now.unsettled) > 0 {
-			line += "; " + screen.Some(now.unsettled, 3)
+		switch {
+		case len(now.devices) > 0:
+			return "", false, fmt.Errorf("%s; the pools are stopped, and import --from whereabouts --apply has them go on", unkeptDevices(now.devices))
+		case len(now.unsettled) > 0:
+			return line + "; " + screen.Some(now.unsettled, 3), false, nil
+		case time.Since(since) < settleFor:
+			return line, false, nil
 		}
-		return line, time.Since(since) >= settleFor, nil
+		if err := e.readPods(ctx, &e.state); err != nil {
+			return "", false, err
+		}
+		if unseen := e.state.unseen(now.pods); len(unseen) > 0 {
+			return line + "; whereabouts takes records away that the status of a pod does not show: of pods that run, it has yet to show, as an address of another network than the default one, " + screen.Some(unseen, 3) +
+				". Where it will not, delete the pod", false, nil
+		}
+		return line, true, nil
 	})
 	return has, err
 }

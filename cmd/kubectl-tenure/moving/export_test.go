@@ -1,11 +1,18 @@
 package moving
 
 import (
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tenure-ipam/tenure/api/npwg"
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
 )
 
 // TestRecorderKnowsAllPods: whereabouts' record of a pod that runs is left alone, also
@@ -30,6 +37,70 @@ func TestStatusWithCIDRs(t *testing.T) {
 	}
 	if why := report.Segments[1].InTheWay; len(why) > 0 {
 		t.Errorf("in the way of another network: %v", why)
+	}
+}
+
+// TestDevicesAreNotRecorded: whereabouts' reconciler takes a record away whose address it does not
+// find in the pod's status, where no device of a ResourceClaim is.
+func TestDevicesAreNotRecorded(t *testing.T) {
+	shape, err := poolspec.ParsePool(poolspec.PoolText{Ranges: []poolspec.RangeText{{CIDR: "10.0.0.0/30"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var l v1alpha1.IPLease
+	l.Spec.Block, l.Spec.Holder.Node = "10.0.0.0/31", "n1"
+	l.Status.Allocations = []string{"10.0.0.1 ns/p eth1 resourceclaim/nic"}
+	o := registrants{}
+	o.lease(&l, shape)
+	device := []string{"10.0.0.1 of ResourceClaim ns/nic, pod p"}
+	if len(o.pods) > 0 || len(o.unsettled) > 0 || !slices.Equal(o.devices, device) {
+		t.Errorf("it records %v, waits for %q, and refuses %q; want that it refuses %q", o.pods, o.unsettled, o.devices, device)
+	}
+	report := moveReport{Segments: []moveSegment{{Pools: []string{"lan"}}, {Pools: []string{"other"}}}}
+	obstruct(&report, foreignState{whereabouts: true, pools: map[string]poolSeen{"lan": {devices: device}, "other": {}}})
+	if why := report.Segments[0].InTheWay; len(why) != 1 || !strings.Contains(why[0], "devices have addresses by ResourceClaims: 10.0.0.1 of ResourceClaim ns/nic, pod p. ") {
+		t.Errorf("in the way of lan: %v", why)
+	}
+	if why := report.Segments[1].InTheWay; len(why) > 0 {
+		t.Errorf("in the way of another pool: %v", why)
+	}
+}
+
+// TestWhatAStatusDoesNotShow: of pods that run, whereabouts keeps the record of an address that
+// their status shows as that very text, of another network than the default one.
+func TestWhatAStatusDoesNotShow(t *testing.T) {
+	for status, seen := range map[string]bool{
+		`[{"name":"cbr0","ips":["10.9.0.9"],"default":true},{"name":"ns/lan","interface":"net1","ips":["10.0.0.4","10.0.0.5"]}]`: true,
+		`[{"name":"ns/lan","interface":"eth0","ips":["10.0.0.5"],"default":true}]`:                                               false,
+		`[{"name":"ns/lan","interface":"net1","ips":["10.0.0.5/24"]}]`:                                                           false,
+		`[{"name":"ns/lan","interface":"net1","ips":["10.0.0.6"]}]`:                                                              false,
+		``: false,
+	} {
+		s := foreignState{shown: map[string][]string{"ns/p": shownBeside(status)}}
+		has := []registrant{{netip.MustParseAddr("10.0.0.5"), "ns", "p", "net1"}, {netip.MustParseAddr("10.0.0.7"), "ns", "ended", "net1"}}
+		want := []string{"10.0.0.5 of pod ns/p"}
+		if seen {
+			want = nil
+		}
+		if got := s.unseen(has); !slices.Equal(got, want) {
+			t.Errorf("status %s: whereabouts does not find %q; want %q", status, got, want)
+		}
+	}
+}
+
+// TestDefaultNetworksStayWithTenure: whereabouts' reconciler looks for no address of a default
+// network, and would take its record away.
+func TestDefaultNetworksStayWithTenure(t *testing.T) {
+	o := &corev1.Pod{}
+	o.Namespace, o.Name = "ns", "own"
+	o.Annotations = map[string]string{
+		npwg.AnnotationDefaultNetwork: "ns/lan", npwg.AnnotationStatus: `[{"name":"ns/lan","interface":"eth0","ips":["10.0.0.5"],"default":true}]`,
+	}
+	seen := foreignState{whereabouts: true, pods: []foreign.Pod{foreign.ReadPod(o), aPod("other", "ns/lan", "10.0.0.6")}}
+	report := moveReport{Segments: []moveSegment{{Switch: []string{"ns/lan"}}}}
+	obstruct(&report, seen)
+	if why := report.Segments[0].InTheWay; len(why) != 1 || !strings.HasPrefix(why[0], "it is the default network of pods: ns/own. ") {
+		t.Errorf("in the way of lan: %v", why)
 	}
 }
 

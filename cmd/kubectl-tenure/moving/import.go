@@ -249,7 +249,7 @@ func (i *importing) summary(ctx context.Context, moved int, pools, stopped []str
 		to.Line("The pools open when what running pods have is kept for them: kubectl tenure pools shows it.")
 		return nil
 	}
-	all, err := i.kept(ctx)
+	all, _, err := i.kept(ctx)
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/state"
@@ -73,20 +74,7 @@ func (m *moving) readOthers(ctx context.Context) (seen foreignState, objects map
 		seen.definitions = append(seen.definitions, d)
 		objects[d.String()] = o
 	}
-	live := client.MatchingFieldsSelector{Selector: state.Unfinished}
-	seen.idle = map[string]bool{}
-	seen.pods, err = session.ListAll(ctx, m.Client, &corev1.PodList{}, func(l *corev1.PodList) (some []foreign.Pod) {
-		for k := range l.Items {
-			p := foreign.ReadPod(&l.Items[k])
-			if len(p.Selected) > 0 {
-				some = append(some, p)
-			} else {
-				seen.idle[p.String()] = true
-			}
-		}
-		return some
-	}, live)
-	if err != nil {
+	if err := m.readPods(ctx, &seen); err != nil {
 		return seen, nil, err
 	}
 	if err := m.readRecords(ctx, &seen); err != nil {
@@ -95,19 +83,38 @@ func (m *moving) readOthers(ctx context.Context) (seen foreignState, objects map
 	return seen, objects, m.readPools(ctx, &seen)
 }
 
+// readPods reads the pods that have not ended.
+func (m *moving) readPods(ctx context.Context, seen *foreignState) (err error) {
+	live := client.MatchingFieldsSelector{Selector: state.Unfinished}
+	seen.idle, seen.shown = map[string]bool{}, map[string][]string{}
+	seen.pods, err = session.ListAll(ctx, m.Client, &corev1.PodList{}, func(l *corev1.PodList) (some []foreign.Pod) {
+		for k := range l.Items {
+			p := foreign.ReadPod(&l.Items[k])
+			seen.shown[p.String()] = shownBeside(l.Items[k].Annotations[npwg.AnnotationStatus])
+			if len(p.Selected) > 0 {
+				some = append(some, p)
+			} else {
+				seen.idle[p.String()] = true
+			}
+		}
+		return some
+	}, live)
+	return err
+}
+
 // readPools reads pools, and fills in the ranges of definitions that name them.
 func (m *moving) readPools(ctx context.Context, seen *foreignState) error {
 	pools, err := session.ListAll(ctx, m.Client, &v1alpha1.IPPoolList{}, session.PoolsIn)
 	if err != nil {
 		return err
 	}
-	kept, err := m.kept(ctx)
+	kept, devices, err := m.kept(ctx)
 	if err != nil {
 		return err
 	}
 	seen.pools = map[string]poolSeen{}
 	for i := range pools {
-		p := poolSeen{waits: awaited(&pools[i]), domain: pools[i].Spec.Domain}
+		p := poolSeen{waits: awaited(&pools[i]), domain: pools[i].Spec.Domain, devices: devices[pools[i].Name]}
 		for _, g := range kept[pools[i].Name] {
 			if addr, err := netip.ParseAddr(g.Address); err == nil {
 				p.kept = append(p.kept, addr)
@@ -135,21 +142,28 @@ func (m *moving) readPools(ctx context.Context, seen *foreignState) error {
 	return nil
 }
 
-// kept returns, by pool, the grants of addresses that are kept for pods of other IPAMs.
-func (m *moving) kept(ctx context.Context) (map[string][]v1alpha1.Grant, error) {
+// kept returns, by pool, the grants of addresses that are kept for pods of other IPAMs, and which
+// addresses devices of ResourceClaims have.
+func (m *moving) kept(ctx context.Context) (kept map[string][]v1alpha1.Grant, devices map[string][]string, err error) {
 	leases, err := session.ListAll(ctx, m.Client, &v1alpha1.IPLeaseList{}, session.LeasesIn)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	kept := map[string][]v1alpha1.Grant{}
+	kept, devices = map[string][]v1alpha1.Grant{}, map[string][]string{}
 	for i := range leases {
+		pool := leases[i].Spec.Pool
 		for _, g := range leases[i].Spec.Grants {
-			if pool := leases[i].Spec.Pool; g.To.Kind == v1alpha1.GranteePod {
+			if g.To.Kind == v1alpha1.GranteePod {
 				kept[pool] = append(kept[pool], g)
 			}
 		}
+		for _, text := range leases[i].Status.Allocations {
+			if addr, u, ok := state.ParseAllocation(text); ok && u.ResourceClaim != "" {
+				devices[pool] = append(devices[pool], deviceText(addr, u))
+			}
+		}
 	}
-	return kept, nil
+	return kept, devices, nil
 }
 
 // awaited reports whether a pool is on its way of being opened as a whole, or was stopped

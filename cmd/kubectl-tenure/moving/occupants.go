@@ -29,6 +29,8 @@ type occupancy struct {
 	pods []registrant // by address
 	// without says which addresses claims and reservations have that no pod uses.
 	without []string
+	// devices says which addresses devices of ResourceClaims have.
+	devices []string
 	// unsettled says which addresses may still be given, or are on their way back.
 	unsettled []string
 }
@@ -64,6 +66,10 @@ func (o *registrants) lease(l *v1alpha1.IPLease, shape *allocator.Shape) {
 	for _, text := range l.Status.Allocations {
 		if addr, u, ok := state.ParseAllocation(text); ok && !known[addr] {
 			known[addr] = true
+			if u.ResourceClaim != "" {
+				o.devices = append(o.devices, deviceText(addr, u))
+				continue
+			}
 			o.pods = append(o.pods, registrant{addr, u.Namespace, u.Pod, u.Interface})
 		}
 	}
@@ -78,6 +84,11 @@ func (o *registrants) lease(l *v1alpha1.IPLease, shape *allocator.Shape) {
 	if open > 0 {
 		o.unsettled = append(o.unsettled, fmt.Sprintf("node %s has yet to give back %s of lease %s", l.Spec.Holder.Node, screen.Number(open, "address", "addresses"), l.Name))
 	}
+}
+
+// deviceText says who has an address by a ResourceClaim.
+func deviceText(addr netip.Addr, u state.Use) string {
+	return fmt.Sprintf("%v of ResourceClaim %s/%s, pod %s", addr, u.Namespace, u.ResourceClaim, u.Pod)
 }
 
 // grant adds whom an address is granted to.
@@ -140,6 +151,7 @@ func (o *registrants) sorted() occupancy {
 		return cmp.Or(a.addr.Compare(b.addr), strings.Compare(a.ref(), b.ref()))
 	})
 	slices.Sort(o.without)
+	slices.Sort(o.devices)
 	slices.Sort(o.unsettled)
 	return o.occupancy
 }

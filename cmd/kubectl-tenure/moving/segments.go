@@ -19,6 +19,9 @@ type foreignState struct {
 	// namespace/name.
 	pods []foreign.Pod
 	idle map[string]bool
+	// shown are the addresses that whereabouts finds in the status of each, by namespace/name:
+	// see shownBeside.
+	shown map[string][]string
 	// records are whereabouts' allocations, and reserved its reservations over all ranges.
 	records, reserved []foreign.Record
 	damaged           []string
@@ -37,6 +40,7 @@ type poolSeen struct {
 	domain    string       // as the spec names it
 	waits     bool         // see awaited
 	kept      []netip.Addr // for pods of other IPAMs
+	devices   []string     // that have addresses of it by ResourceClaims
 }
 
 // moveReport is what import or export finds, as json and yaml show it.
