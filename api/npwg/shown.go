@@ -108,6 +108,23 @@ func readStatus(annotation string, selections, defaults []Selection, most int) (
 	return shows
 }
 
+// ShownAddrs returns the addresses that a status annotation shows, of whichever network, and no
+// more than most.
+func ShownAddrs(annotation string, most int) (addrs []netip.Addr) {
+	var elements []Status
+	if annotation == "" || json.Unmarshal([]byte(annotation), &elements) != nil {
+		return nil
+	}
+	for _, e := range elements {
+		for _, text := range e.IPs {
+			if a, ok := address(text); ok && len(addrs) < most {
+				addrs = append(addrs, a)
+			}
+		}
+	}
+	return addrs
+}
+
 // shown is by what an element of a status says of which network it is.
 type shown struct{ name, iface string }
 

@@ -2,6 +2,7 @@ package foreign
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -284,6 +285,29 @@ func TestAsks(t *testing.T) {
 			}
 			if slices.Sort(nodes); !slices.Equal(nodes, tt.want) {
 				t.Errorf("%s: asks %v; want %v, whatever n1 answers", tt.name, nodes, tt.want)
+			}
+		}
+	}
+}
+
+// TestAsksOfNetworksThatPodsDoNotSelect: a pod that has a network by default does not select it.
+// What its status shows is a reason to ask the nodes before the pool opens, and what a node has
+// seen is kept. 10.0.0.9 is excluded of the pool.
+func TestAsksOfNetworksThatPodsDoNotSelect(t *testing.T) {
+	for addr, want := range map[string]bool{"10.0.0.5": true, "10.0.0.9": false, "10.1.0.5": false} {
+		for name, pool := range map[string]func(Pool) Pool{"opens": openings, "is open": open} {
+			f := Facts{
+				Definitions: []Definition{switched}, Others: map[protocol.UID]bool{"p": true}, Shown: []netip.Addr{netip.MustParseAddr(addr)},
+				Agents: map[protocol.NodeName]bool{"n1": true}, Reports: map[protocol.NodeName]protocol.Report{},
+			}
+			_, _, found := weighed(pool(lan(t)), f)
+			asks := want && name == "opens"
+			if found.Asks["n1"] != asks || (found.Stage == StageReports) != asks {
+				t.Errorf("a pod shows %s, and the pool %s: asks %v, stage %v; want it to ask: %v", addr, name, found.Asks, found.Stage, asks)
+			}
+			f.Reports = seenBy("n1", sighting("10.0.0.5", "p", "net"))
+			if keep, _, found := weighed(pool(lan(t)), f); asks && (fmt.Sprint(keep) != "[10.0.0.5 p]" || found.Stage != StageClear) {
+				t.Errorf("its node has seen it: kept is %q, stage %v", keep, found.Stage)
 			}
 		}
 	}

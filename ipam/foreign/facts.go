@@ -19,7 +19,10 @@ type Facts struct {
 	Definitions []Definition
 	Pods        []Pod
 	// Others are the other pods that are bound to nodes and have not ended, by their objects' UIDs.
-	Others  map[protocol.UID]bool
+	Others map[protocol.UID]bool
+	// Shown are addresses that the status of pods shows, whether they select the network or not, as
+	// those do not that have it by default. They prove nothing: they are a reason to ask the nodes.
+	Shown   []netip.Addr
 	Records []Record
 	// Reports are the answers of the nodes' agents.
 	Reports map[protocol.NodeName]protocol.Report

@@ -1,12 +1,19 @@
 package foreign
 
 import (
+	"net/netip"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
+
+// ReadShown reads which addresses the status of a pod shows, of whichever network.
+func ReadShown(o *corev1.Pod) []netip.Addr {
+	return npwg.ShownAddrs(o.Annotations[npwg.AnnotationStatus], mostShown)
+}
 
 // ReadPod reads what a look needs of a pod.
 func ReadPod(o *corev1.Pod) Pod {

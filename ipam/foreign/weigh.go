@@ -346,7 +346,8 @@ func (w *weighing) askForWaiting(pending []*Pod) {
 	}
 }
 
-// used reports whether pods use networks of the segment, or show something of the pool.
+// used reports whether pods use networks of the segment, or show something of the pool: also of a
+// network that they do not select.
 func (w *weighing) used() bool {
 	for d := range w.mine {
 		if len(w.selecting[d]) > 0 {
@@ -358,7 +359,7 @@ func (w *weighing) used() bool {
 			return true
 		}
 	}
-	return false
+	return slices.ContainsFunc(w.Shown, w.gives)
 }
 
 // judge says what the pool waits for, as far as the look tells.
