@@ -51,12 +51,12 @@ func TestSelectedAsDefault(t *testing.T) {
 	for _, tt := range []struct {
 		name, network, status, ip, want string
 	}{
-		{"a definition", "ns/lan", "ns/lan", "10.0.0.5", "[ns/lan] [{ns/lan eth0 [10.0.0.5] false}]"},
-		{"of Multus's namespace", "lan", "kube-system/lan", "10.0.0.5", "[kube-system/lan] [{kube-system/lan eth0 [10.0.0.5] false}]"},
-		{"as JSON", `[{"name":"lan","namespace":"ns"}]`, "ns/lan", "10.0.0.5", "[ns/lan] [{ns/lan eth0 [10.0.0.5] false}]"},
-		{"the status has another name for it", "ns/lan", "the-bridge", "10.0.0.5", "[ns/lan] [{ns/lan eth0 [10.0.0.5] false}]"},
+		{"a definition", "ns/lan", "ns/lan", "10.0.0.5", "[ns/lan] [{ns/lan eth0 [10.0.0.5] false true}]"},
+		{"of Multus's namespace", "lan", "kube-system/lan", "10.0.0.5", "[kube-system/lan] [{kube-system/lan eth0 [10.0.0.5] false true}]"},
+		{"as JSON", `[{"name":"lan","namespace":"ns"}]`, "ns/lan", "10.0.0.5", "[ns/lan] [{ns/lan eth0 [10.0.0.5] false true}]"},
+		{"the status has another name for it", "ns/lan", "the-bridge", "10.0.0.5", "[ns/lan] [{ns/lan eth0 [10.0.0.5] false true}]"},
 		{"the cluster's", "", "cbr0", "10.0.0.5", "[] []"},
-		{"with the length of the subnet", "ns/lan", "lan", "10.0.0.5/24", "[ns/lan] [{ns/lan eth0 [10.0.0.5] true}]"},
+		{"with the length of the subnet", "ns/lan", "lan", "10.0.0.5/24", "[ns/lan] [{ns/lan eth0 [10.0.0.5] true true}]"},
 	} {
 		o := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "else", Name: "p", UID: "p", Annotations: map[string]string{
 			npwg.AnnotationDefaultNetwork: tt.network, npwg.AnnotationStatus: fmt.Sprintf(`[{"name":%q,"interface":"eth0","ips":[%q],"default":true}]`, tt.status, tt.ip),
