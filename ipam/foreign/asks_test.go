@@ -37,7 +37,7 @@ func TestPending(t *testing.T) {
 	}
 	for after, want := range map[time.Duration]Stage{
 		9 * time.Minute:         StagePods, // the kubelet gives a sandbox four minutes, and CRI-O its network five more
-		addWithin + time.Second: StageClear,
+		AddWithin + time.Second: StageClear,
 	} {
 		p.Since = now.Add(-after)
 		if _, _, found := weighed(p, facts); found.Stage != want {
@@ -197,11 +197,42 @@ func TestPendingAfterADefinitionWasWritten(t *testing.T) {
 	for _, tt := range []struct {
 		changed time.Time
 		want    Stage
-	}{{now.Add(-time.Second), StagePods}, {now.Add(-addWithin - time.Second), StageClear}, {time.Time{}, StageClear}} {
+	}{{now.Add(-time.Second), StagePods}, {now.Add(-AddWithin - time.Second), StageClear}, {time.Time{}, StageClear}} {
 		d := switched
 		d.Changed = tt.changed
 		if _, _, found := weighed(p, Facts{Definitions: []Definition{d}, Pods: []Pod{pod("hangs", "ns/net", "")}}); found.Stage != tt.want {
 			t.Errorf("written at %v: stage %d, %q; want %d", tt.changed, found.Stage, found.Why, tt.want)
+		}
+	}
+}
+
+// TestPendingAfterADefinitionIsGone: another has its place, of another name, and an ADD by the one
+// that is gone may be under way.
+func TestPendingAfterADefinitionIsGone(t *testing.T) {
+	const ago = time.Minute
+	gone := ReadDefinition("ns", "net", `{"name":"net","type":"macvlan","ipam":{"type":"host-local","subnet":"10.0.0.0/24"}}`, nil)
+	apart := ReadDefinition("ns", "net", `{"name":"net","type":"macvlan","ipam":{"type":"host-local","subnet":"10.9.0.0/24"}}`, nil)
+	ours := ReadDefinition("ns", "net", `{"name":"net","type":"macvlan","ipam":{"type":"tenure","pool":"lan"}}`, nil)
+	for _, tt := range []struct {
+		name  string
+		gone  Definition
+		since time.Duration
+		bound time.Duration
+		want  Stage
+	}{
+		{"bound before", gone, ago, ago + time.Second, StagePods},
+		{"bound since", gone, ago, ago - skew - time.Second, StageClear},
+		{"gone for long", gone, AddWithin + time.Second, AddWithin + time.Minute, StageClear},
+		{"of other addresses", apart, ago, ago + time.Second, StageClear},
+		{"Tenure's", ours, ago, ago + time.Second, StageClear},
+	} {
+		in := switched
+		in.Name, in.Since, in.Changed = "net-v2", now.Add(-time.Hour), now.Add(-time.Second)
+		tt.gone.Changed = now.Add(-tt.since)
+		p := pod("p", "ns/net", "")
+		p.Bound = now.Add(-tt.bound)
+		if _, _, found := weighed(lan(t), Facts{Definitions: []Definition{in}, Gone: []Definition{tt.gone}, Pods: []Pod{p}}); found.Stage != tt.want {
+			t.Errorf("%s: stage %d, %q; want %d", tt.name, found.Stage, found.Why, tt.want)
 		}
 	}
 }

@@ -17,7 +17,9 @@ import (
 type Facts struct {
 	Now         time.Time
 	Definitions []Definition
-	Pods        []Pod
+	// Gone are those that are gone since a while; Changed is since when.
+	Gone []Definition
+	Pods []Pod
 	// Others are the other pods that are bound to nodes and have not ended, by their objects' UIDs.
 	Others map[protocol.UID]bool
 	// Shown are addresses that the status of pods shows, whether they select the network or not, as

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// addWithin is for how long an ADD of another IPAM may go on that was under way. The kubelet gives
+// AddWithin is for how long an ADD of another IPAM may go on that was under way. The kubelet gives
 // a sandbox four minutes, and CRI-O its network five more. A meta-plugin reads all definitions
 // before the first ADD, and may have them in a cache.
-const addWithin = 10 * time.Minute
+const AddWithin = 10 * time.Minute
 
-// retriedWithin is as addWithin, for a pod all of whose networks are the pool's and that has asked
+// retriedWithin is as AddWithin, for a pod all of whose networks are the pool's and that has asked
 // Tenure for one of them. While the pool is closed that ADD fails, and with it the sandbox. For the
 // next one the meta-plugin reads the definitions anew: it may have some moments still what was.
 const retriedWithin = 150 * time.Second
@@ -21,8 +21,9 @@ const retriedWithin = 150 * time.Second
 // bound to their nodes before the pool took its addresses over, or before the definition was last
 // written that they select, and that may have been another IPAM's until then. A definition that has
 // always been Tenure's counts only for pods that were bound while another may have had its name.
-// Whether the other IPAM is done with them their nodes have to say: see hasAll and hasAsked. Not so
-// of pods that show what Tenure has given them. After addWithin no pod counts.
+// One that is gone counts for pods that were bound before. Whether the other IPAM is done with them
+// their nodes have to say: see hasAll and hasAsked. Not so of pods that show what Tenure has given
+// them. After AddWithin no pod counts.
 func (w *weighing) pending() (waiting []*Pod) {
 	since := map[string]time.Time{}
 	for _, d := range w.segment.definitions {
@@ -33,8 +34,13 @@ func (w *weighing) pending() (waiting []*Pod) {
 		if d.IPAM == Type && !d.Since.IsZero() && d.Since.Before(at) {
 			at = d.Since
 		}
-		if !at.IsZero() && w.Now.Sub(at) <= addWithin {
+		if !at.IsZero() && w.Now.Sub(at) <= AddWithin {
 			since[d.String()] = at.Add(skew)
+		}
+	}
+	for _, d := range w.gone {
+		if w.Now.Sub(d.Changed) <= AddWithin {
+			since[d.String()] = d.Changed.Add(skew)
 		}
 	}
 	if w.New == nil || len(w.New.Ranges()) == 0 { // nothing of it waits

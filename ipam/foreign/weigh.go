@@ -58,7 +58,8 @@ type weighing struct {
 	*Evidence
 	*Pool
 	segment  segment
-	mine     map[string]bool             // the definitions of the segment
+	gone     []Definition                // those of the segment that are gone since a while
+	mine     map[string]bool             // the definitions of the segment, with these
 	networks map[string]bool             // their networks
 	files    map[protocol.HostLocal]bool // what has to be read: any namespace may name the pool
 	asks     map[protocol.NodeName]bool
@@ -83,6 +84,11 @@ func (e *Evidence) Weigh(p *Pool) Finding {
 		w.mine[d.String()], w.networks[d.Network] = true, true
 		if w.MayUse == nil || w.MayUse(d.Namespace) {
 			w.files[protocol.HostLocal{Network: d.Network, DataDir: d.DataDir}] = true
+		}
+	}
+	for _, d := range e.Gone { // whatever Tenure's gave is Tenure's
+		if e.known[d.String()] == nil && d.IPAM != Type && p.touches(d) && (p.owns(d) || !w.segment.isOther(d)) {
+			w.mine[d.String()], w.gone = true, append(w.gone, d)
 		}
 	}
 	e.weighed[p.Name] = w
@@ -291,7 +297,7 @@ func (w *weighing) ofStatus(c claim) bool {
 		return false
 	case w.New != nil && w.New.Contains(c.addr), d == nil, d.IPAM != Type:
 		return true
-	case len(w.Kept) == 0 || w.Since.IsZero() || w.Now.Sub(w.Since) > addWithin:
+	case len(w.Kept) == 0 || w.Since.IsZero() || w.Now.Sub(w.Since) > AddWithin:
 		return false
 	}
 	return c.pod.Bound.IsZero() || !c.pod.Bound.After(w.Since.Add(skew))
@@ -387,7 +393,7 @@ func (w *weighing) judge(f *Finding, pending []*Pod) {
 		f.Stage, f.Why = StageReports, "what pods have may be where an agent cannot read it: "+Unread(w.Name, unread)
 	case len(pods) > 0:
 		f.Stage, f.Why = StagePods, fmt.Sprintf("pods that were bound to their nodes before may still get an address of another IPAM: %s. "+
-			"Each is waited for until it shows one, asks Tenure for it or is deleted, and for %v at most after the pool or its definition was last changed", Few(pods), addWithin)
+			"Each is waited for until it shows one, asks Tenure for it or is deleted, and for %v at most after the pool or its definition was last changed", Few(pods), AddWithin)
 	default:
 		f.Stage = StageClear
 	}

@@ -228,22 +228,21 @@ func (l *Looker) publish(next map[protocol.PoolName]foreign.Verdict) {
 	}
 }
 
-// definitions reads all definitions, as the cache has them.
-func (l *Looker) definitions(ctx context.Context) ([]foreign.Definition, error) {
+// definitions reads all definitions, as the cache has them, and those that are gone since a while.
+func (l *Looker) definitions(ctx context.Context) (all, gone []foreign.Definition, err error) {
 	var list nad.NetworkAttachmentDefinitionList
 	if err := l.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list definitions: %w", err)
+		return nil, nil, fmt.Errorf("list definitions: %w", err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.names.forget(l.Now())
-	all := make([]foreign.Definition, len(list.Items))
+	all = make([]foreign.Definition, len(list.Items))
 	for i := range list.Items {
 		o := &list.Items[i]
 		all[i] = foreign.ReadDefinition(o.Namespace, o.Name, o.Spec.Config, o.Annotations)
 		all[i].Changed, all[i].Since = changedAt(o), l.names.of(o)
 	}
-	return all, nil
+	return all, l.names.left(l.Now()), nil
 }
 
 // KeepChanged is a transform of a cache. It replaces a definition's managed fields by the time at

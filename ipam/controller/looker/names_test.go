@@ -7,6 +7,8 @@ import (
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tenure-ipam/tenure/ipam/foreign"
 )
 
 // From when on a definition's name can have been no other's: since the watch is heard, or since the
@@ -43,7 +45,7 @@ func TestSinceWhenANameIsADefinitions(t *testing.T) {
 			n.removed(made("a", begun), later)
 			o := made("b", later)
 			n.added(o, false, later)
-			n.forget(later.Add(time.Minute))
+			n.left(later.Add(time.Minute))
 			return o
 		}, later},
 		{"written again", func(n *names) *nad.NetworkAttachmentDefinition {
@@ -60,7 +62,10 @@ func TestSinceWhenANameIsADefinitions(t *testing.T) {
 	}
 	n := newNames(begun)
 	n.removed(made("a", begun), later)
-	if n.forget(later.Add(goneFor + 1)); len(n.gone) > 0 {
+	if gone := n.left(later.Add(foreign.AddWithin)); len(gone) != 1 || gone[0].String() != "ns/net" || !gone[0].Changed.Equal(later) {
+		t.Errorf("gone are %+v; want the one that is gone since %v", gone, later)
+	}
+	if gone := n.left(later.Add(foreign.AddWithin + 1)); len(gone)+len(n.gone) > 0 {
 		t.Errorf("it remembers %v; want what is long gone forgotten", n.gone)
 	}
 }
