@@ -142,11 +142,12 @@ func (s *Service) begin(ctx context.Context, pods []facts.PodRef, turns chan str
 	}
 	for _, pod := range pods {
 		go func() {
-			again := err != nil
-			if k, ok := attachmentOf(pod, entries); ok { // else it is yet to be attached, or others have attached it
+			k, ok, begun := attachmentOf(pod, entries)
+			again := err != nil || begun
+			if ok { // else it is yet to be attached, or others have attached it
 				select {
 				case turns <- struct{}{}:
-					again = s.change(ctx, conf, pod, k)
+					again = s.change(ctx, conf, pod, k) || again
 					<-turns
 				case <-ctx.Done():
 				}
@@ -165,22 +166,24 @@ func (s *Service) change(ctx context.Context, conf *plan.Config, pod facts.PodRe
 	return again
 }
 
-// attachmentOf returns the journal of the pod's last sandbox.
-func attachmentOf(pod facts.PodRef, entries []*journal.Entry) (k journal.Key, ok bool) {
+// attachmentOf returns the journal of the pod's last sandbox. An ADD that has begun may have read
+// what the pod selected before.
+func attachmentOf(pod facts.PodRef, entries []*journal.Entry) (k journal.Key, ok, begun bool) {
 	var last *journal.Entry
 	for _, e := range entries {
 		of := e.Plan.Pod
-		if of.Namespace != pod.Namespace || of.Name != pod.Name || of.UID != "" && of.UID != pod.UID || !e.Answered || e.Report == nil {
-			continue
-		}
-		if last == nil || last.Report.Made.Before(e.Report.Made, e.Boot) {
+		switch {
+		case of.Namespace != pod.Namespace || of.Name != pod.Name || of.UID != "" && of.UID != pod.UID:
+		case !e.Answered || e.Report == nil:
+			begun = true
+		case last == nil || last.Report.Made.Before(e.Report.Made, e.Boot):
 			last = e
 		}
 	}
 	if last == nil {
-		return k, false
+		return k, false, begun
 	}
-	return last.Key, true
+	return last.Key, true, begun
 }
 
 // Installed reads the configuration of tenure-attach that is installed for the runtime in dir.

@@ -54,11 +54,11 @@ func TestAttachmentOf(t *testing.T) {
 		return e
 	}
 	entries := []*journal.Entry{entry("before", "u0", 9, true), entry("second", "u1", 2, true), entry("first", "u1", 1, true), entry("begun", "u1", 3, false)}
-	if k, ok := attachmentOf(facts.PodRef{Namespace: "ns", Name: "p", UID: "u1"}, entries); !ok || k.ContainerID != "second" {
-		t.Errorf("%+v, %t; want the second sandbox", k, ok)
+	if k, ok, begun := attachmentOf(facts.PodRef{Namespace: "ns", Name: "p", UID: "u1"}, entries); !ok || k.ContainerID != "second" || !begun {
+		t.Errorf("%+v, %t, %t; want the second sandbox, and that an ADD has begun", k, ok, begun)
 	}
-	if k, ok := attachmentOf(facts.PodRef{Namespace: "ns", Name: "p", UID: "u2"}, entries); ok {
-		t.Errorf("%+v; want none", k)
+	if k, ok, begun := attachmentOf(facts.PodRef{Namespace: "ns", Name: "p", UID: "u2"}, entries); ok || begun {
+		t.Errorf("%+v, %t; want none", k, begun)
 	}
 }
 
