@@ -89,7 +89,8 @@ func (as *attachments) sweep(ctx context.Context) {
 	}
 	now := as.sched.Now()
 	suspects := map[store.Key]suspicion{}
-	sandboxes := sync.OnceValue(as.sightings.Sandboxes) // read once, and where there are devices alone
+	// Read once, and where there are devices alone.
+	sandboxes := sync.OnceValue(func() func(protocol.UID) bool { return as.sightings.Sandboxes(ctx) })
 	for _, att := range all {
 		if !as.isGarbage(ctx, att, all, sandboxes) {
 			continue
@@ -118,10 +119,7 @@ func (as *attachments) isGarbage(ctx context.Context, att store.Attachment, all 
 	if ref, ok := att.ResourceClaim(); ok {
 		return as.deviceGone(ctx, att, ref, all, sandboxes)
 	}
-	if !as.host.Gone(att) || !as.podGone(ctx, att, all) {
-		return false
-	}
-	return true
+	return as.host.Gone(att) && as.podGone(ctx, att, all)
 }
 
 // podGone reports whether nothing can use an attachment whose network namespace

@@ -88,7 +88,7 @@ func TestDeviceGone(t *testing.T) {
 				Key: store.Key{Network: "lan", ContainerID: uid, IfName: "eth1"}, Netns: store.ResourceClaimNetns("nic"), Boot: tt.boot,
 				Pod: protocol.PodRef{Namespace: "ns", Name: "p", UID: "pod"},
 			}
-			if got := a.attachments.isGarbage(t.Context(), att, []store.Attachment{att}, a.attachments.sightings.Sandboxes); got != tt.want {
+			if got := a.attachments.isGarbage(t.Context(), att, []store.Attachment{att}, func() func(protocol.UID) bool { return a.attachments.sightings.Sandboxes(t.Context()) }); got != tt.want {
 				t.Errorf("garbage: %v; want %v", got, tt.want)
 			}
 			if tt.now != nil && tt.now.reads != tt.reads {

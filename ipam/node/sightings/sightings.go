@@ -92,9 +92,13 @@ func (r *Reporter) Answer() string {
 
 // Sandboxes reads the CNI library's results, and returns what tells by them whether a sandbox of a
 // pod may be there. Where one of them cannot be read, it may.
-func (r *Reporter) Sandboxes() (has func(pod protocol.UID) bool) {
+func (r *Reporter) Sandboxes(ctx context.Context) (has func(pod protocol.UID) bool) {
 	cached, unread, err := r.host.Cached()
-	if err != nil || len(unread) > 0 {
+	if len(unread) > 0 && err == nil {
+		err = unread[0]
+	}
+	if err != nil {
+		r.log.WarnContext(ctx, "what devices of ResourceClaims have is kept, since not every sandbox is known", "error", err)
 		return func(protocol.UID) bool { return true }
 	}
 	there := map[protocol.UID]bool{}
