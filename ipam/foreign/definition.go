@@ -11,6 +11,7 @@ import (
 
 	"go4.org/netipx"
 
+	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 )
@@ -39,6 +40,8 @@ type Definition struct {
 	// where nothing is known of that IPAM, and where it is Tenure's. Of static they are the whole
 	// subnets of the addresses that it names: pods may ask for others.
 	Takes *netipx.IPSet
+	// explains are the addresses of its own ranges, whichever IPAM it names.
+	explains []allocator.View
 	// CIDRs are the subnets of its ranges, and Gateways the routers that it names, by these.
 	CIDRs    []netip.Prefix
 	Gateways map[netip.Prefix]netip.Addr
@@ -194,6 +197,9 @@ func (d *Definition) readAsTenures(ipam json.RawMessage) (fault string) {
 		}
 		if !slices.Contains(d.PoolsThen, src.Pool) && !local {
 			d.PoolsThen = append(d.PoolsThen, src.Pool)
+		}
+		if len(src.Ranges) > 0 {
+			d.explains = append(d.explains, src.View)
 		}
 		for _, r := range src.Ranges {
 			d.CIDRs = append(d.CIDRs, r.Prefix)

@@ -61,10 +61,9 @@ type Pool struct {
 	// Object is the pool as leases name it: its UID, and the size of its blocks.
 	Object protocol.Pool
 	// Domain is the pool's, "" for the default domain. Unnamed says that the pool is of that one,
-	// and has the ranges of definitions without a name. Implicit says that the controller has named
-	// the domain after a definition, and no person has.
-	Domain            string
-	Unnamed, Implicit bool
+	// and has the ranges of definitions without a name.
+	Domain  string
+	Unnamed bool
 	// Whole is the shape of the spec, with what is withheld.
 	Whole *allocator.Shape
 	// New are the addresses that nobody has been given yet: those withheld, or all of a

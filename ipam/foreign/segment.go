@@ -17,8 +17,8 @@ type segment struct {
 	// names are what the segment is called: the pool's domain, and what the definitions say that
 	// are the pool's.
 	names map[string]bool
-	// named says that people have given it a name. A network_name that is none of its names is then
-	// another segment's.
+	// named says that it is called by the network_names of the pool's own definitions. A network_name
+	// that is none of its names is then another segment's.
 	named bool
 }
 
@@ -41,14 +41,14 @@ func (p Pool) segment(all []Definition) segment {
 		if !p.owns(d) {
 			continue
 		}
-		own, unnamed = true, unnamed || d.segmentName() == ""
+		own, unnamed = true, unnamed || d.NetworkName == ""
 		for _, name := range []string{d.Domain, d.NetworkName} {
 			if name != "" {
 				s.names[name] = true
 			}
 		}
 	}
-	s.named = p.Domain != "" && (!p.Implicit || own && !unnamed)
+	s.named = p.Domain != "" && own && !unnamed
 	for _, d := range touching {
 		if p.owns(d) || !s.isOther(d) {
 			s.definitions = append(s.definitions, d)

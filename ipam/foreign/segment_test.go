@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
@@ -15,7 +16,7 @@ import (
 func made(t *testing.T, d Definition) Pool {
 	t.Helper()
 	p := openings(lan(t))
-	p.Name, p.Implicit = protocol.PoolName(d.PoolsThen[0]), true
+	p.Name = protocol.PoolName(d.PoolsThen[0])
 	if p.Unnamed = d.Unnamed; !d.Unnamed {
 		p.Domain = d.PoolsThen[0]
 	}
@@ -60,8 +61,8 @@ func TestSegmentOfOwnDefinitions(t *testing.T) {
 }
 
 // TestSegmentOfADomain: a definition says by the annotation of which pool's domain it is. A
-// network_name tells it apart where the pool's segment has a name by people: a domain that the
-// controller has made of something else is none.
+// network_name tells it apart where the pool's own definitions all have one: the pool's domain says
+// nothing of it.
 func TestSegmentOfADomain(t *testing.T) {
 	whereabouts := func(network, domain string) Definition {
 		return ReadDefinition("ns", "theirs", fmt.Sprintf(`{"name":"theirs","type":"macvlan","ipam":{"type":"whereabouts","range":"10.0.0.0/24","network_name":%q}}`, network), map[string]string{"tenure.dev/domain": domain})
@@ -80,6 +81,15 @@ func TestSegmentOfADomain(t *testing.T) {
 			}
 			return p, switched
 		}
+	}
+	annotated := func(t *testing.T) (Pool, Definition) {
+		p, _ := persons("vlan10")(t)
+		return p, network("net", `{"type":"tenure","pool":"lan"}`, "vlan10")
+	}
+	described := func(t *testing.T) (Pool, Definition) {
+		p, _ := persons("vlan10")(t)
+		p.Name = "blue"
+		return p, network("net", `{"type":"tenure","range":"10.0.0.0/24","network_name":"blue"}`, "")
 	}
 	blue, hostLocal := tenures(`{"type":"tenure","range":"10.0.0.0/24","network_name":"blue"}`), tenures(`{"type":"tenure","subnet":"10.0.0.0/24"}`)
 	cidr, unnamed := tenures(`{"type":"tenure","range":"10.0.0.0/24","enable_overlapping_ranges":false}`), tenures(`{"type":"tenure","range":"10.0.0.0/24"}`)
@@ -104,7 +114,9 @@ func TestSegmentOfADomain(t *testing.T) {
 		{"the person's domain", persons("vlan10"), "", "vlan10", false},
 		{"another than the person's domain", persons("vlan10"), "", "vlan20", true},
 		{"the person's domain as the network_name", persons("vlan10"), "vlan10", "", false},
-		{"another network_name than the person's domain", persons("vlan10"), "blue", "", true},
+		{"another network_name than the person's domain", persons("vlan10"), "blue", "", false},
+		{"a network_name beside an annotation", annotated, "blue", "", false},
+		{"another network_name, and a person's pool of one", described, "red", "", true},
 		{"the default domain, and a pool without", persons(""), "", "default-domain", false},
 		{"the default domain, and a person's pool of it", persons("default-domain"), "", "default-domain", false},
 		{"a network_name, and a pool without a domain", persons(""), "blue", "", false},
@@ -146,6 +158,28 @@ func TestOtherSegmentsKeepNothing(t *testing.T) {
 	}
 }
 
+// TestHandSwitched: of a person's pool, whatever its domain, one of two definitions of whereabouts'
+// is switched by hand: its network_name goes, since the pool is named. The pool waits for the other
+// definition, and keeps what that one's pods have.
+func TestHandSwitched(t *testing.T) {
+	still := definition("still", `{"type":"whereabouts","range":"10.0.0.0/24","network_name":"blue"}`)
+	for _, domain := range []string{"", "vlan10"} {
+		p := openings(lan(t))
+		p.Domain, p.Unnamed = domain, domain == ""
+		if by, _ := p.Others([]Definition{switched, still}); len(by) != 1 {
+			t.Errorf("domain %q: the pool waits for %v; want ns/still", domain, by)
+		}
+		keep, _, _ := weighed(p, Facts{
+			Definitions: []Definition{switched, still}, Pods: []Pod{pod("p", "ns/still", "10.0.0.5")}, Agents: map[protocol.NodeName]bool{"n1": true},
+			Reports: seenBy("n1", sighting("10.0.0.5", "p", "still")),
+			Records: []Record{{Addr: netip.MustParseAddr("10.0.0.5"), Object: "blue-10.0.0.0-24", PodNamespace: "ns", PodName: "p"}},
+		})
+		if fmt.Sprint(keep) != "[10.0.0.5 p]" {
+			t.Errorf("domain %q: kept is %q; want what the pod has", domain, keep)
+		}
+	}
+}
+
 // TestUnexplained: an address that a pod has, and that the pod's definition would not give it now,
 // is kept as one of a definition of which nothing is known. The pod has asked for it, or has it by
 // what the definition was before.
@@ -153,10 +187,7 @@ func TestUnexplained(t *testing.T) {
 	static := func(ipam string) Definition {
 		return ReadDefinition("ns", "other", `{"name":"other","type":"macvlan","capabilities":{"ips":true},"ipam":`+ipam+`}`, nil)
 	}
-	shape, err := poolspec.ParsePool(poolspec.PoolText{Ranges: []poolspec.RangeText{{CIDR: "10.0.0.0/24"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	shape := shapeOf(t, poolspec.RangeText{CIDR: "10.0.0.0/24"})
 	second := network("second", `{"type":"whereabouts","range":"10.0.0.0/24"}`, "vlan20")
 	record := []Record{{Addr: netip.MustParseAddr("10.0.0.5"), Object: "10.0.0.0-24", PodNamespace: "ns", PodName: "p"}}
 	for _, tt := range []struct {
@@ -173,7 +204,7 @@ func TestUnexplained(t *testing.T) {
 		{name: "Tenure's, of a pool that has other addresses or is not there", d: definition("other", `{"type":"tenure","pool":"missing"}`), want: true},
 		{name: "Tenure's, of a pool of the same addresses", d: definition("other", `{"type":"tenure","pool":"twin"}`)},
 		{name: "another segment by its word", d: network("other", `{"type":"whereabouts","range":"192.168.1.0/24"}`, "vlan20")},
-		{name: "another segment by its network_name", d: definition("other", `{"type":"whereabouts","range":"192.168.1.0/24","network_name":"blue"}`), domain: "vlan10"},
+		{name: "a network_name beside a person's domain", d: definition("other", `{"type":"whereabouts","range":"192.168.1.0/24","network_name":"blue"}`), domain: "vlan10", want: true},
 		{name: "a second definition of another segment explains it", d: definition("other", `{"type":"whereabouts","range":"192.168.1.0/24"}`), selected: []string{"ns/other", "ns/second"}},
 	} {
 		p := pod("p", "ns/other", "10.0.0.5")
@@ -202,6 +233,50 @@ func TestUnexplained(t *testing.T) {
 			if keep, _, _ := weighed(pool, f); (fmt.Sprint(keep) == "[10.0.0.5 p]") != tt.want || len(keep) > 1 {
 				t.Errorf("%s, by %s: kept is %q; want it kept: %v", tt.name, by, keep, tt.want)
 			}
+		}
+	}
+}
+
+// shapeOf is the shape of a pool of one range.
+func shapeOf(t *testing.T, r poolspec.RangeText) *allocator.Shape {
+	t.Helper()
+	shape, err := poolspec.ParsePool(poolspec.PoolText{Ranges: []poolspec.RangeText{r}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return shape
+}
+
+// TestUnexplainedBesidePartOfASubnet: a definition whose ranges, or whose pool, have a part of a
+// subnet explains no address of the rest. That rest may be another pool, which keeps what the
+// definition's pods have of it.
+func TestUnexplainedBesidePartOfASubnet(t *testing.T) {
+	rest := shapeOf(t, poolspec.RangeText{CIDR: "10.0.0.0/24", Start: "10.0.0.128", End: "10.0.0.254"})
+	whole := poolspec.RangeText{CIDR: "10.0.0.0/24"}
+	for _, tt := range []struct {
+		ipam string
+		part poolspec.RangeText
+		want string
+	}{
+		{`{"type":"tenure","pool":"part"}`, whole, "[]"},
+		{`{"type":"tenure","pool":"part"}`, poolspec.RangeText{CIDR: "10.0.0.0/24", Start: "10.0.0.1", End: "10.0.0.127"}, "[10.0.0.200 p]"},
+		{`{"type":"tenure","pool":"part"}`, poolspec.RangeText{CIDR: "10.0.0.0/24", Exclude: []string{"10.0.0.128/25"}}, "[10.0.0.200 p]"},
+		{`{"type":"tenure","range":"10.0.0.0/24"}`, poolspec.RangeText{CIDR: "10.0.1.0/24"}, "[]"},
+		{`{"type":"tenure","range":"10.0.0.0/24","range_end":"10.0.0.127"}`, poolspec.RangeText{CIDR: "10.0.1.0/24"}, "[10.0.0.200 p]"},
+		{`{"type":"tenure","range":"10.0.0.0/24","exclude":["10.0.0.128/25"]}`, poolspec.RangeText{CIDR: "10.0.1.0/24"}, "[10.0.0.200 p]"},
+		{`{"type":"tenure","subnet":"10.0.0.0/24","rangeEnd":"10.0.0.127"}`, poolspec.RangeText{CIDR: "10.0.1.0/24"}, "[10.0.0.200 p]"},
+	} {
+		// The pool is of a named domain: definitions that name no pool do not touch it.
+		p := openings(Pool{Name: "rest", Domain: "lan", Object: protocol.Pool{Bits4: 28}, Whole: rest, New: rest.Usable(), Since: now.Add(-time.Second), Fresh: true})
+		keep, _, _ := weighed(p, Facts{
+			Definitions: []Definition{definition("net", tt.ipam), definition("new", `{"type":"tenure","pool":"rest"}`)},
+			Shapes:      map[protocol.PoolName]*allocator.Shape{"part": shapeOf(t, tt.part), "rest": rest},
+			Pods:        []Pod{pod("p", "ns/net", "10.0.0.200")}, Agents: map[protocol.NodeName]bool{"n1": true},
+			Reports: seenBy("n1", sighting("10.0.0.200", "p", "net")),
+			Records: []Record{{Addr: netip.MustParseAddr("10.0.0.200"), Object: "10.0.0.0-24", PodNamespace: "ns", PodName: "p"}},
+		})
+		if fmt.Sprint(keep) != tt.want {
+			t.Errorf("%s, pool part has %v: pool rest keeps %q; want %s", tt.ipam, tt.part, keep, tt.want)
 		}
 	}
 }

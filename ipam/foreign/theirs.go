@@ -8,6 +8,8 @@ import (
 
 	"go4.org/netipx"
 	utilnet "k8s.io/utils/net"
+
+	"github.com/tenure-ipam/tenure/allocator"
 )
 
 // keys are what is read of any IPAM's configuration.
@@ -93,6 +95,7 @@ func (d *Definition) readTheirs(k keys) {
 		}
 	}
 	d.Takes, _ = takes.IPSet() // of valid ranges alone
+	d.explains = []allocator.View{allocator.NewView(d.Takes)}
 }
 
 // readSpan reads a range: a CIDR, or "first-last/length". An end that is not in the CIDR does not
@@ -148,6 +151,7 @@ func (d *Definition) readStatic(k keys) {
 		takes.AddPrefix(c)
 	}
 	d.Takes, _ = takes.IPSet()
+	d.explains = []allocator.View{allocator.NewView(d.Takes)}
 }
 
 // addAddresses adds those that a configuration names. What is none the plugin refuses, too.

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -255,35 +254,6 @@ func (w *weighing) accepts(c claim) bool {
 			return w.known[s.Definition] == nil && slices.Contains(s.Addrs, c.addr)
 		}) || w.unexplained(c)
 	}
-}
-
-// unexplained reports whether what a record or a node says of a pod is none of what the definitions
-// are for that the pod selects, and one of them may be of this segment. The pod has asked for the
-// address, or has it by what that definition was before. A node has to have seen it on that one's
-// network, or the pod to show it of that one.
-func (w *weighing) unexplained(c claim) bool {
-	may := false
-	for _, name := range c.pod.Selected {
-		d := w.known[name]
-		switch {
-		case d == nil, w.mine[name]:
-		case w.explains(d, c.addr):
-			return false
-		case !w.segment.isOther(*d):
-			may = may || c.by == byRecord || d.Network == c.of || slices.ContainsFunc(c.pod.Shows, func(s npwg.Shown) bool {
-				return s.Definition == name && slices.Contains(s.Addrs, c.addr)
-			})
-		}
-	}
-	return may
-}
-
-// explains reports whether an address is of d's own ranges, or of a pool that d names.
-func (w *weighing) explains(d *Definition, a netip.Addr) bool {
-	return slices.ContainsFunc(d.CIDRs, func(p netip.Prefix) bool { return p.Contains(a) }) || slices.ContainsFunc(d.Pools, func(pool string) bool {
-		shape := w.Shapes[protocol.PoolName(pool)]
-		return shape != nil && slices.ContainsFunc(shape.Ranges(), func(r allocator.Range) bool { return r.Prefix.Contains(a) })
-	})
 }
 
 // ofStatus reports whether what a pod's status shows is to be looked at. Its definition is of this

@@ -162,8 +162,6 @@ func (t *look) consider(ctx context.Context, o *v1alpha1.IPPool, kept map[protoc
 	if poolspec.InDefaultDomain(o.Name, o.Spec.Domain) {
 		p.Domain, p.Unnamed = "", true
 	}
-	// The annotation stays where a person looks after the pool now: its domain is what it was.
-	p.Implicit = o.Labels[v1alpha1.LabelImplicit] == "true" || o.Annotations[v1alpha1.AnnotationDefinitions] != ""
 	// It gives none of its addresses, which another IPAM may be about to give.
 	if o.DeletionTimestamp != nil || o.Spec.Allocation == v1alpha1.AllocationStopped {
 		p.stopped = true
