@@ -306,7 +306,8 @@ func (w *weighing) believed(c claim) bool {
 // of pods that may be about to get an address of it. The object of a pod that was deleted by force
 // is gone while it runs, and so may its record be: of such a pod only its node can tell. So these
 // are all nodes that live where a record is of a pod that nobody knows, where another IPAM may have
-// given what waits, and where pods use a pool that is about to be opened.
+// given what waits, where pods show some of it, also of a network that they do not select, and where
+// pods use a pool that is about to be opened.
 func (w *weighing) askForWaiting(pending []*Pod) {
 	if w.New == nil || len(w.New.Ranges()) == 0 {
 		return
@@ -315,15 +316,14 @@ func (w *weighing) askForWaiting(pending []*Pod) {
 		w.ask(pod.Node)
 	}
 	others := w.Fenced || slices.ContainsFunc(w.segment.definitions, func(d Definition) bool { return d.HostLocal })
-	if others || slices.ContainsFunc(w.strays, w.New.Contains) || w.CheckAll && w.used() {
+	if others || slices.ContainsFunc(w.strays, w.New.Contains) || slices.ContainsFunc(w.Shown, w.New.Contains) || w.CheckAll && w.used() {
 		for node := range w.Agents {
 			w.ask(node)
 		}
 	}
 }
 
-// used reports whether pods use networks of the segment, or show something of the pool: also of a
-// network that they do not select.
+// used reports whether pods use networks of the segment, or show something of the pool.
 func (w *weighing) used() bool {
 	for d := range w.mine {
 		if len(w.selecting[d]) > 0 {
@@ -335,7 +335,7 @@ func (w *weighing) used() bool {
 			return true
 		}
 	}
-	return slices.ContainsFunc(w.Shown, w.gives)
+	return false
 }
 
 // judge says what the pool waits for, as far as the look tells.

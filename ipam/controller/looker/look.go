@@ -280,9 +280,9 @@ func (t *look) read(ctx context.Context) error {
 	if t.facts.SubLeases, err = t.Live.SubLeases(ctx); err != nil {
 		return err
 	}
-	opening := slices.ContainsFunc(t.pools, func(p *pool) bool { return p.waits && p.CheckAll })
+	waits := slices.ContainsFunc(t.pools, func(p *pool) bool { return p.waits })
 	err = t.Live.BoundPods(ctx, func(o *corev1.Pod) {
-		if opening {
+		if waits {
 			t.facts.Shown = append(t.facts.Shown, foreign.ReadShown(o)...)
 		}
 		if p := foreign.ReadPod(o); len(p.Selected) > 0 {
