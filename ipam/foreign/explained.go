@@ -9,6 +9,59 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
+// explained reports whether what a record or a node says of a pod is of a network of the segment,
+// or of a definition that is gone.
+func (w *weighing) explained(c claim) bool {
+	if c.by == byRecord {
+		return slices.ContainsFunc(c.pod.Selected, func(d string) bool { return w.mine[d] || w.known[d] == nil })
+	}
+	return w.networks[c.of] || slices.ContainsFunc(c.pod.Shows, func(s npwg.Shown) bool {
+		return w.known[s.Definition] == nil && slices.Contains(s.Addrs, c.addr)
+	})
+}
+
+// ofPool reports whether what a record or a node says of a pod is explained, or the pod's namespace
+// may use the pool. Who may not can have asked another IPAM for any of its addresses all the same.
+func (w *weighing) ofPool(c claim) bool {
+	return c.by == byStatus || w.MayUse == nil || w.explained(c) || w.MayUse(c.pod.Namespace)
+}
+
+// mayBar reports whether what is unexplained counts for a pod: of a pool that its namespace may not
+// use it does for as many addresses as those of a status, with those that are kept for the pod.
+func (w *weighing) mayBar(c claim) bool {
+	if w.ofPool(c) {
+		return true
+	}
+	if w.barred == nil {
+		w.barred = map[podOn]map[netip.Addr]bool{}
+		for a, to := range w.Kept {
+			w.bar(podOn{to.UID.OfPod(), to.Node}, a)
+		}
+	}
+	on := c.pod.on()
+	if !w.barred[on][c.addr] && len(w.barred[on]) >= mostShown {
+		return false
+	}
+	w.bar(on, c.addr)
+	return true
+}
+
+// bar notes that an address counts for a pod.
+func (w *weighing) bar(on podOn, a netip.Addr) {
+	if w.barred[on] == nil {
+		w.barred[on] = map[netip.Addr]bool{}
+	}
+	w.barred[on][a] = true
+}
+
+// yields reports whether a claim, of an address that is not kept for its pod yet, is of a pod whose
+// namespace may not use the pool, and one of claims is the better one of another pod.
+func (w *weighing) yields(c claim, claims []claim) bool {
+	return !w.ofPool(c) && keptOn(w.Kept[c.addr]) != c.pod.on() && slices.ContainsFunc(claims, func(o claim) bool {
+		return o.by > byStatus && o.pod.on() != c.pod.on() && w.ofPool(o) && w.accepts(o)
+	})
+}
+
 // unexplained reports whether what a record or a node says of a pod is none of what the definitions
 // are for that the pod selects, and one of them may be of this segment. The pod has asked for the
 // address, or has it by what that definition was before. A node has to have seen it on that one's

@@ -17,8 +17,8 @@ type segment struct {
 	// names are what the segment is called: the pool's domain, and what the definitions say that
 	// are the pool's.
 	names map[string]bool
-	// named says that it is called by the network_names of the pool's own definitions. A network_name
-	// that is none of its names is then another segment's.
+	// named says that it is called by the network_names of the pool's own definitions. Another
+	// network_name is then another segment's.
 	named bool
 }
 

@@ -280,3 +280,58 @@ func TestUnexplainedBesidePartOfASubnet(t *testing.T) {
 		}
 	}
 }
+
+// TestBars: a pod can have an address of a pool that its namespace may not use, by a definition of
+// static, and may have asked for it. Few such addresses are kept, and none from a pod that has it
+// by a definition of the pool: that is said all the same.
+func TestBars(t *testing.T) {
+	a, static := netip.MustParseAddr("10.0.0.5"), definition("other", `{"type":"static"}`)
+	bars, victim := pod("e", "ns/other", "10.0.0.5"), pod("v", "ns/net", "10.0.0.5")
+	bars.Node = "n2"
+	has := []protocol.Sighting{sighting("10.0.0.5", "e", "other")}
+	for _, a := range many(40) {
+		has = append(has, sighting(a.String(), "e", "other"))
+	}
+	facts := Facts{
+		Definitions: []Definition{switched, static}, Pods: []Pod{victim, bars}, Agents: map[protocol.NodeName]bool{"n1": true, "n2": true},
+		Reports: map[protocol.NodeName]protocol.Report{
+			"n1": {Running: []protocol.UID{"v"}, Has: []protocol.Sighting{sighting("10.0.0.5", "v", "net")}}, "n2": {Running: []protocol.UID{"e"}, Has: has},
+		},
+	}
+	recorded := facts
+	recorded.Reports = map[protocol.NodeName]protocol.Report{"n1": {Running: []protocol.UID{"v"}}, "n2": facts.Reports["n2"]}
+	recorded.Records = []Record{{Addr: a, Object: "10.0.0.0-24", PodNamespace: "ns", PodName: "v"}}
+	alone := facts
+	alone.Pods, alone.Reports = []Pod{bars}, map[protocol.NodeName]protocol.Report{"n1": {}, "n2": facts.Reports["n2"]}
+	for _, tt := range []struct {
+		name  string
+		facts Facts
+		may   bool
+		kept  protocol.Grantee
+		want  string
+		keeps int
+	}{
+		{"seen", facts, false, protocol.Grantee{}, "10.0.0.5 v", 16},
+		{"recorded", recorded, false, protocol.Grantee{}, "10.0.0.5 v", 16},
+		{"seen and kept", facts, false, victim.grantee(), "10.0.0.5 v", 16},
+		{"kept for the other pod before", facts, false, bars.grantee(), "10.0.0.5 several/e", 16},
+		{"of nobody else", alone, false, protocol.Grantee{}, "10.0.0.5 e", 16},
+		{"of nobody else, and kept", alone, false, bars.grantee(), "10.0.0.5 e", 16},
+		{"of a namespace that may use the pool", facts, true, protocol.Grantee{}, "10.0.0.5 several/e", 41},
+	} {
+		for stage, p := range map[string]Pool{"opening": openings(lan(t)), "open": open(lan(t))} {
+			p.MayUse = func(string) bool { return tt.may }
+			p.Kept = map[netip.Addr]protocol.Grantee{netip.MustParseAddr("10.0.0.139"): bars.grantee()}
+			if tt.kept.UID != "" {
+				p.Kept[a] = tt.kept
+			}
+			keep, conflicts, _ := weighed(p, tt.facts)
+			if len(keep) != tt.keeps || keep[0] != tt.want || keep[len(keep)-1] != "10.0.0.139 e" {
+				t.Errorf("%s, %s: kept are %d, %q; want %s among %d", tt.name, stage, len(keep), keep, tt.want, tt.keeps)
+			}
+			if (len(conflicts) > 0) != (len(tt.facts.Pods) > 1) {
+				t.Errorf("%s, %s: conflicts %q; want 10.0.0.5 where two pods have it", tt.name, stage, conflicts)
+			}
+		}
+	}
+}

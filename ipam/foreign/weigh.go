@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -67,6 +66,9 @@ type weighing struct {
 	partly map[protocol.NodeName]string
 	// unseenOn is what nodes could not read of the pool's networks, as far as that was asked.
 	unseenOn map[protocol.NodeName]string
+	// barred are the addresses that are kept for pods, or that count for one whose namespace may
+	// not use the pool; nil until they are needed.
+	barred map[podOn]map[netip.Addr]bool
 }
 
 // Weigh finds what is to be kept of a pool, and whose word is missing for that. Which nodes have to
@@ -93,7 +95,7 @@ func (e *Evidence) Weigh(p *Pool) Finding {
 	e.weighed[p.Name] = w
 	for _, r := range p.Whole.Ranges() {
 		for _, c := range between(e.refused, r.Start, r.End) {
-			if w.accepts(c) {
+			if w.ofPool(c) && w.accepts(c) {
 				w.partly[c.pod.Node] = c.source
 			}
 		}
@@ -128,6 +130,10 @@ func (w *weighing) address(f *Finding, claims []claim) {
 		if !w.accepts(c) || slices.ContainsFunc(found, func(o claim) bool {
 			return o.pod.on() == c.pod.on() || o.mayBe(c) && !(isKept && c.pod.on() == keptOn(kept))
 		}) {
+			continue
+		}
+		if w.yields(c, claims) {
+			owners = append(owners, Who(c.pod.grantee()))
 			continue
 		}
 		found = append(found, c)
@@ -247,12 +253,8 @@ func (w *weighing) accepts(c claim) bool {
 		return false
 	case c.by == byStatus:
 		return isKept || w.believed(c)
-	case c.by == byRecord:
-		return slices.ContainsFunc(c.pod.Selected, func(d string) bool { return w.mine[d] || w.known[d] == nil }) || w.unexplained(c)
-	default: // of a network that is looked at, or of a definition that is gone
-		return w.networks[c.of] || slices.ContainsFunc(c.pod.Shows, func(s npwg.Shown) bool {
-			return w.known[s.Definition] == nil && slices.Contains(s.Addrs, c.addr)
-		}) || w.unexplained(c)
+	default:
+		return w.explained(c) || w.unexplained(c) && w.mayBar(c)
 	}
 }
 
@@ -306,8 +308,8 @@ func (w *weighing) believed(c claim) bool {
 // of pods that may be about to get an address of it. The object of a pod that was deleted by force
 // is gone while it runs, and so may its record be: of such a pod only its node can tell. So these
 // are all nodes that live where a record is of a pod that nobody knows, where another IPAM may have
-// given what waits, where pods show some of it, also of a network that they do not select, and where
-// pods use a pool that is about to be opened.
+// given what waits, where pods show some of it, also of a network that they do not select, and
+// where pods use a pool that is about to be opened.
 func (w *weighing) askForWaiting(pending []*Pod) {
 	if w.New == nil || len(w.New.Ranges()) == 0 {
 		return
