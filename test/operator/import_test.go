@@ -144,8 +144,8 @@ func TestImportPassesOverNoDefinition(t *testing.T) {
 // Where the API server refuses to have one definition of a segment written, none is switched.
 func TestImportSwitchesAllOrNone(t *testing.T) {
 	o := newOld(t)
-	o.definition("a", `{"type":"host-local","ranges":[[{"subnet":"10.94.4.0/24"}]]}`)
-	b := o.definition("b", `{"type":"host-local","ranges":[[{"subnet":"10.94.4.0/24"}]]}`)
+	o.definition("a", `{"type":"host-local","ranges":[[{"subnet":"10.94.4.0/24","rangeEnd":"10.94.4.127"}]]}`)
+	b := o.definition("b", `{"type":"host-local","ranges":[[{"subnet":"10.94.4.0/24","rangeStart":"10.94.4.128"}]]}`)
 	name := metav1.ObjectMeta{Name: o.namespace + "-guard"}
 	policy := &admission.ValidatingAdmissionPolicy{ObjectMeta: name, Spec: admission.ValidatingAdmissionPolicySpec{
 		MatchConstraints: &admission.MatchResources{ResourceRules: []admission.NamedRuleWithOperations{{RuleWithOperations: admission.RuleWithOperations{

@@ -33,6 +33,7 @@ import (
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/state"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
 	"github.com/tenure-ipam/tenure/ipam/kube"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
 )
 
 // moving is a call of import or of export: what both have.
@@ -114,7 +115,8 @@ func (m *moving) readPools(ctx context.Context, seen *foreignState) error {
 	}
 	seen.pools = map[string]poolSeen{}
 	for i := range pools {
-		p := poolSeen{waits: awaited(&pools[i]), domain: pools[i].Spec.Domain, devices: devices[pools[i].Name]}
+		p := poolSeen{waits: awaited(&pools[i]), domain: pools[i].Spec.Domain, devices: devices[pools[i].Name], shareWith: pools[i].Spec.ShareWith}
+		p.implicit = pools[i].Labels[v1alpha1.LabelImplicit] == "true"
 		for _, g := range kept[pools[i].Name] {
 			if addr, err := netip.ParseAddr(g.Address); err == nil {
 				p.kept = append(p.kept, addr)
@@ -125,6 +127,9 @@ func (m *moving) readPools(ctx context.Context, seen *foreignState) error {
 			if cidr, err := netip.ParsePrefix(r.CIDR); err == nil {
 				p.ranges = append(p.ranges, cidr.Masked())
 			}
+		}
+		if shape, err := poolspec.ParsePool(kube.SpecText(&pools[i])); err == nil {
+			p.usable = shape.Usable()
 		}
 		seen.pools[pools[i].Name] = p
 	}

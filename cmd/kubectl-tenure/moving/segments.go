@@ -1,7 +1,6 @@
 package moving
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -30,17 +29,6 @@ type foreignState struct {
 	whereabouts   bool
 	whereaboutsIn string
 	pools         map[string]poolSeen // by name
-}
-
-// poolSeen is what import and export have read of a pool.
-type poolSeen struct {
-	ranges    []netip.Prefix
-	selective bool         // some ranges are for some nodes alone
-	perNode   bool         // each node has a subnet for itself
-	domain    string       // as the spec names it
-	waits     bool         // see awaited
-	kept      []netip.Addr // for pods of other IPAMs
-	devices   []string     // that have addresses of it by ResourceClaims
 }
 
 // moveReport is what import or export finds, as json and yaml show it.
@@ -184,6 +172,9 @@ func segmentOf(seen foreignState, group []foreign.Definition, from, to string) (
 		for _, c := range d.CIDRs {
 			s.Ranges = append(s.Ranges, c.String())
 		}
+		if to == foreign.Type && d.IPAM != from && d.IPAM != to && seen.shares(d, group, from) {
+			continue
+		}
 		switch d.IPAM {
 		case foreign.TypeLocal:
 			then := "remove its key mode"
@@ -210,9 +201,12 @@ func segmentOf(seen foreignState, group []foreign.Definition, from, to string) (
 		}
 	}
 	for _, d := range seen.definitions {
-		if d.Unread != "" && d.IPAM != to && slices.ContainsFunc(group, func(o foreign.Definition) bool { return !apart(d, o) }) {
+		if d.Unread != "" && d.IPAM != to && !(to == foreign.Type && seen.shares(d, group, from)) && slices.ContainsFunc(group, func(o foreign.Definition) bool { return !apart(d, o) }) {
 			s.InTheWay = append(s.InTheWay, fmt.Sprintf("definition %s names %s and may give addresses of the segment, since its ranges cannot be read (%s): correct it, or set its annotation tenure.dev/domain if it is another segment", d, d.IPAM, d.Unread))
 		}
+	}
+	if to == foreign.Type {
+		s.InTheWay = append(s.InTheWay, seen.twoPools(group, from)...)
 	}
 	for _, list := range []*[]string{&s.Ranges, &s.Switch, &s.Switched, &s.Pools, &s.InTheWay} {
 		slices.Sort(*list)
@@ -220,24 +214,6 @@ func segmentOf(seen foreignState, group []foreign.Definition, from, to string) (
 	}
 	s.compare(seen, group, from)
 	return s
-}
-
-// misnamed says for which pools the annotation tenure.dev/domain of a definition names another
-// domain than theirs.
-func (f foreignState) misnamed(d foreign.Definition) (all []string) {
-	for _, pool := range d.PoolsThen {
-		domain := pool // as the controller makes it
-		if p, there := f.pools[pool]; d.Unnamed {
-			domain = poolspec.DefaultDomain
-		} else if there {
-			domain = cmp.Or(p.domain, poolspec.DefaultDomain)
-		}
-		if d.Domain != "" && d.Domain != domain {
-			all = append(all, fmt.Sprintf("definition %s has the annotation tenure.dev/domain=%s, and its pool %s is of domain %s: remove the annotation if its network is the pool's; "+
-				"else make an IPPool with the spec.domain %s, and write the definition for Tenure by hand, with that pool", d, d.Domain, pool, domain, d.Domain))
-		}
-	}
-	return all
 }
 
 // left is how many definitions are to be switched.

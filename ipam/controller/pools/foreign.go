@@ -13,6 +13,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -111,21 +112,28 @@ func (s seen) withhold(st *v1alpha1.IPPoolStatus) {
 // way.
 func (s seen) fewerOthers(v foreign.Verdict) bool {
 	c := meta.FindStatusCondition(s.pool.Status.Conditions, v1alpha1.PoolForeignIPAM)
-	return c != nil && c.Message != othersText(v, s.pool.Status.Leasing)
+	return c != nil && c.Message != othersText(s.pool, v, s.pool.Status.Leasing)
 }
 
 // othersText says by which definitions another IPAM may give addresses of the pool, and what to
 // do about it; it is empty if there are none.
-func othersText(v foreign.Verdict, leasing v1alpha1.Leasing) string {
+func othersText(p *v1alpha1.IPPool, v foreign.Verdict, leasing v1alpha1.Leasing) string {
 	if len(v.Others) == 0 {
 		return ""
 	}
-	var names []string
+	var names, elsewhere []string
 	for _, d := range v.Others {
 		names = append(names, fmt.Sprintf("%s (%s)", d, d.By()))
+		if d.Unnamed && !poolspec.InDefaultDomain(p.Name, p.Spec.Domain) || !d.Unnamed && !slices.Contains(d.PoolsThen, p.Name) {
+			elsewhere = append(elsewhere, d.String())
+		}
 	}
-	text := fmt.Sprintf("network attachment definitions may give addresses of the pool by another IPAM: %s. Switch them to Tenure (kubectl tenure import), or exclude their part from the pool, "+
-		"or, if their parts are disjoint, name them in spec.shareWith", strings.Join(few(names, "definitions"), ", "))
+	byHand := ""
+	if len(elsewhere) > 0 {
+		byHand = fmt.Sprintf(", and write the ipam section of %s by hand as {\"type\": \"tenure\", \"pool\": %q}: what it has now is not for this pool", strings.Join(few(elsewhere, "definitions"), ", "), p.Name)
+	}
+	text := fmt.Sprintf("network attachment definitions may give addresses of the pool by another IPAM: %s. Switch them to Tenure (kubectl tenure import)%s; or exclude their part from the pool, "+
+		"or, if their parts are disjoint, name them in spec.shareWith", strings.Join(few(names, "definitions"), ", "), byHand)
 	if leasing == v1alpha1.LeasingOpen {
 		text += ". The pool stays open, and keeps for their pods what these show; two IPAMs that share a range cannot be kept apart for certain"
 	}
@@ -169,7 +177,7 @@ func (s seen) tellForeign(st *v1alpha1.IPPoolStatus) {
 		return
 	}
 	v := *s.foreign
-	s.flag(st, v1alpha1.PoolForeignIPAM, "OtherDefinitions", othersText(v, st.Leasing))
+	s.flag(st, v1alpha1.PoolForeignIPAM, "OtherDefinitions", othersText(s.pool, v, st.Leasing))
 	withheld := ""
 	if len(st.Withheld) > 0 {
 		why := "it is being found out which of them pods of other IPAMs have"

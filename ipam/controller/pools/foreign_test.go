@@ -243,3 +243,29 @@ func TestNodesBeatUntilTheyAreHeardOfNoMore(t *testing.T) {
 		t.Error("F/2 later: it beats")
 	}
 }
+
+// TestOthersAreToNameThePool (I1): a definition that would get another pool with the one word
+// changed has to name this one: the condition ForeignIPAM says how.
+func TestOthersAreToNameThePool(t *testing.T) {
+	read := func(ipam string) foreign.Definition {
+		return foreign.ReadDefinition("ns", "old", `{"name":"old","type":"macvlan","ipam":`+ipam+`}`, nil)
+	}
+	const wb, hl = `{"type":"whereabouts","range":"10.0.0.0/24"}`, `{"type":"host-local","subnet":"10.0.0.0/24"}`
+	for _, tt := range []struct {
+		pool, domain, ipam string
+		byHand             bool
+	}{
+		{"lan", "", wb, true}, {"lan", "vlan10", wb, true}, {"lan", "default-domain", wb, false},
+		{"lan", "", hl, true}, {"old", "old", hl, false},
+		{"lan", "", `{"type":"whereabouts","range":"10.0.0.0/24","network_name":"blue"}`, true},
+		{"blue", "blue", `{"type":"whereabouts","range":"10.0.0.0/24","network_name":"blue"}`, false}, {"blue", "blue", wb, true},
+	} {
+		p := pool("10.0.0.0/24")
+		p.Name, p.Spec.Domain = tt.pool, tt.domain
+		got := othersText(p, foreign.Verdict{Others: []foreign.Definition{read(tt.ipam)}}, "")
+		want := `write the ipam section of ns/old by hand as {"type": "tenure", "pool": "` + tt.pool + `"}`
+		if !strings.Contains(got, "Switch them to Tenure") || strings.Contains(got, want) != tt.byHand {
+			t.Errorf("pool %s of domain %q, %s: says %q; that it is to be written by hand, %v", tt.pool, tt.domain, tt.ipam, got, tt.byHand)
+		}
+	}
+}
