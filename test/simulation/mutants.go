@@ -52,7 +52,7 @@ var mutants = map[Fault][]mutation{
 	}
 	entries, damaged, err := delqueue.OfKey(`}},
 	M32: {
-		{"ipam/node/agent/attachments.go", "if !as.host.Gone(att) || !", `if mutant.On != "M32" && !as.host.Gone(att) || !`},
+		{"ipam/node/agent/attachments.go", "return as.host.Gone(att) && ", `return (mutant.On == "M32" || as.host.Gone(att)) && `},
 		{"ipam/node/agent/attachments.go", "out == protocol.Done && !pod.Is(att.Pod.UID)", `out == protocol.Done && (mutant.On == "M32" && pod.UID != att.Pod.UID || !pod.Is(att.Pod.UID))`},
 	},
 	M33: {{"ipam/node/agent/rights_confirm.go", `out, why := protocol.Confirmation(r, p, read)
