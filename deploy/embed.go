@@ -20,5 +20,6 @@ import "embed"
 //
 // kustomization.yaml has all of them but crds/upstream.
 //
-//go:embed crds/*.yaml crds/upstream/*.yaml dra/*.yaml kustomization.yaml names/*.yaml podnetworks/*.yaml policies/*.yaml programs/*.yaml rbac/*.yaml
+//go:embed crds/*.yaml crds/upstream/*.yaml dra/*.yaml kustomization.yaml names/*.yaml
+//go:embed podnetworks/*.yaml policies/*.yaml programs/*.yaml rbac/*.yaml
 var FS embed.FS

@@ -100,14 +100,16 @@ type nodes struct{ client.Reader }
 // Get implements [corelisters.NodeLister].
 func (n nodes) Get(name string) (*corev1.Node, error) {
 	var o corev1.Node
-	err := n.Reader.Get(context.Background(), client.ObjectKey{Name: name}, &o) //nolint:forbidigo // see above
-	return &o, err                                                              //nolint:wrapcheck // the library asks whether it is a NotFound
+	ctx := context.Background() //nolint:forbidigo // see above
+	err := n.Reader.Get(ctx, client.ObjectKey{Name: name}, &o)
+	return &o, err //nolint:wrapcheck // the library asks whether it is a NotFound
 }
 
 // List implements [corelisters.NodeLister].
 func (n nodes) List(selector apilabels.Selector) (all []*corev1.Node, err error) {
 	var list corev1.NodeList
-	err = n.Reader.List(context.Background(), &list, client.MatchingLabelsSelector{Selector: selector}) //nolint:forbidigo // likewise
+	ctx := context.Background() //nolint:forbidigo // likewise
+	err = n.Reader.List(ctx, &list, client.MatchingLabelsSelector{Selector: selector})
 	for i := range list.Items {
 		all = append(all, &list.Items[i])
 	}
