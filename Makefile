@@ -336,18 +336,20 @@ proof: ## What takes long or measures, some four hours, to the end whatever fail
 	@test/parts proof-release proof-simulate soak fuzz proof-integration proof-race proof-scale proof-e2e test-upgrade \
 		$(addprefix proof-kube-,$(notdir $(wildcard test/rig/kube/*))) proof-ipv6 proof-dual
 
-# The parts of proof that have no target of their own: what -short leaves out, the tests of the
-# controller's side with the race detector, the specs of e2e that make e2e leaves out, a release
-# that is made twice, and on other versions of Kubernetes (proof-kube-1.32) the tests of the API and
-# some specs of e2e, which run on clusters of IPv6 and of both families too.
+# The parts of proof that have no target of their own: the tests that begin with proof.Only, the
+# tests of the controller's side with the race detector, the specs of e2e that make e2e leaves out,
+# a release that is made twice, and on other versions of Kubernetes (proof-kube-1.32) the tests of
+# the API and some specs of e2e, which run on clusters of IPv6 and of both families too.
 .PHONY: proof-release proof-simulate proof-integration proof-race proof-scale proof-e2e proof-ipv6 proof-dual
 proof-release:
 	$(MAKE) --no-print-directory release VERSION=v0.0.0-proof DIR=bin/proof-release
 	$(MAKE) --no-print-directory verify-release DIR=bin/proof-release
 proof-simulate:
 	$(MAKE) --no-print-directory simulate SEEDS=30000
-proof-integration: root rig rig-foreign rig-neutron rig-prometheus rig-chromium $(HELM) $(CRANE) $(GOTESTSUM)
-	$(filter-out -short,$(GO_TEST)) -p 1 -timeout 90m $(ARGS) $(INTEGRATION)
+proof-integration: root rig rig-neutron $(HELM) $(CRANE) $(GOTESTSUM)
+	@# Which tests these are: a line for each test, and one after it where that begins so.
+	tests=$$(sed -n 's/^func \(Test[A-Za-z0-9_]*\)(.*/\1/p; s/^\tproof\.Only(.*/only/p' test/*/*_test.go | grep -B1 '^only$$' | grep '^Test' | paste -sd '|'); \
+	$(filter-out -short,$(GO_TEST)) -p 1 -timeout 90m -run "^($$tests)\$$" $(ARGS) $$(go list $$(grep -l 'proof\.Only(' test/*/*_test.go | xargs -n1 dirname | sort -u | grep -v test/scale | sed 's,^,./,'))
 proof-race: root cc rig rig-foreign rig-chromium $(HELM) $(CRANE) $(GOTESTSUM)
 	$(GO_RACE) -p 1 -timeout 90m $(ARGS) ./test/controller ./test/scenario ./test/operator
 proof-scale: root rig $(GOTESTSUM)
