@@ -117,6 +117,15 @@ func TestReportsWhatTenureHasGiven(t *testing.T) {
 	})
 }
 
+// TestNotingManyIsCheap: what a pod costs that comes or goes does not grow with those before it.
+func TestNotingManyIsCheap(t *testing.T) {
+	var l lately[int]
+	n := 0
+	if each := testing.AllocsPerRun(4*latelyFew, func() { l.note(n, protocol.Instant{}); n++ }); each > 10 {
+		t.Errorf("%v allocations for each of %d", each, n)
+	}
+}
+
 // TestMuchThatHappensHasRoom: pods that come and go in quick succession, on one address, keep no
 // report from being whole: it tells the last of them.
 func TestMuchThatHappensHasRoom(t *testing.T) {
