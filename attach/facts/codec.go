@@ -185,6 +185,8 @@ func parseDefinition(raw json.RawMessage) (d Definition, err error) {
 			d.Annotations, err = plainjson.ReadTexts(v)
 		case "devices":
 			d.Devices, err = plainjson.ReadList(v, plainjson.ReadText[string])
+		case "deviceNames":
+			d.DeviceNames, err = plainjson.ReadList(v, plainjson.ReadText[string])
 		}
 		return err
 	})

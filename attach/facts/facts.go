@@ -5,7 +5,10 @@
 // of different versions while a node is being upgraded.
 package facts
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"strings"
+)
 
 // A Question asks for what an ADD, or the change of a running pod, needs to know of its pod.
 type Question struct {
@@ -120,6 +123,26 @@ type Definition struct {
 	// k8s.v1.cni.cncf.io/resourceName) that the kubelet gave to the pod, in the
 	// kubelet's order. Selections take them one after the other.
 	Devices []string `json:"devices,omitempty"`
+	// DeviceNames are the names of Devices, in their order. Two resources may have a device of one
+	// name: it is one device. An agent of an earlier version says none.
+	DeviceNames []string `json:"deviceNames,omitempty"`
+}
+
+// SetDevices sets the devices by their names, each "kind=ID".
+func (d *Definition) SetDevices(names []string) {
+	d.Devices, d.DeviceNames = nil, names
+	for _, name := range names {
+		_, id, _ := strings.Cut(name, "=")
+		d.Devices = append(d.Devices, id)
+	}
+}
+
+// DeviceName returns the name of device i: by it one tells it from all others.
+func (d *Definition) DeviceName(i int, resource string) string {
+	if i < len(d.DeviceNames) {
+		return d.DeviceNames[i]
+	}
+	return resource + "=" + d.Devices[i]
 }
 
 // A Report is what the plugin has to say after an ADD, or after a running pod was changed.

@@ -19,23 +19,29 @@ const (
 	capabilityDevice     = "deviceID"
 )
 
-// addDevice gives the step the next of the pod's devices of the definition's
-// resource, and the file for its information.
+// addDevice gives the step the next of the pod's devices of the definition's resource that no other
+// step has, and the file for its information.
 func (m *maker) addDevice(where string, step *Step, l *list, d facts.Definition) {
 	resource := d.Annotations[npwg.AnnotationResource]
 	if !npwg.IsDevice(resource) {
 		resource = ""
 	}
-	device := Device{Resource: resource}
-	switch n := m.devices[resource]; {
+	device, n := Device{Resource: resource}, 0
+	for n < len(d.Devices) && m.devices[d.DeviceName(n, resource)] {
+		n++
+	}
+	switch {
 	case resource == "":
 	case len(d.Devices) == 0:
 		m.fail(where, step.Name, fmt.Sprintf("it takes a device of %s, and the kubelet shows none of this pod", resource), "let a container request one, or name a ResourceClaim with one")
-	case n >= len(d.Devices):
+	case n == len(d.Devices):
 		m.fail(where, step.Name, fmt.Sprintf("it takes a device of %s, and all %d of the pod's are assigned", resource, len(d.Devices)), "let the pod request one for each attachment")
 	default:
-		m.devices[resource]++
+		m.devices[d.DeviceName(n, resource)] = true
 		device.ID = d.Devices[n]
+		if name := d.DeviceName(n, resource); name != device.name() {
+			device.Name = name
+		}
 		device.Source = path.Join(devicePluginDir, fileName(resource, device.ID))
 		// Plugins such as SR-IOV read the device from their own configuration.
 		first := l.plugins[0].members

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -181,7 +182,7 @@ func (d *differ) checkNew(attached []Step) {
 	for _, s := range d.change.Steps {
 		if s.Was >= 0 && !s.Anew {
 			names[s.IfName] = s.Step
-			devices[s.deviceID()] = s.Step
+			devices[s.deviceName()] = s.Step
 		}
 	}
 	for _, s := range d.change.Steps {
@@ -195,16 +196,19 @@ func (d *differ) checkNew(attached []Step) {
 		if by, ok := names[s.IfName]; ok {
 			d.refuse(s.Step, "the pod has an interface of that name already, of network "+by.Name, "ask for another name with the key interface")
 		}
-		if by, ok := devices[s.deviceID()]; ok && s.deviceID() != "" {
+		if by, ok := devices[s.deviceName()]; ok && s.deviceName() != "" {
 			d.refuse(s.Step, fmt.Sprintf("device %s of %s is that of interface %s", s.Device.ID, s.Device.Resource, by.IfName), "append the element behind those that the pod has")
 		}
 	}
 }
 
-// deviceID names the device of the step; empty: it has none.
-func (s Step) deviceID() string {
+// deviceName names the device of the step; empty: it has none.
+func (s Step) deviceName() string {
 	if s.Device == nil || s.Device.ID == "" {
 		return ""
 	}
-	return s.Device.Resource + "/" + s.Device.ID
+	return s.Device.name()
 }
+
+// name tells the device, which has an ID, from all others.
+func (d Device) name() string { return cmp.Or(d.Name, d.Resource+"="+d.ID) }

@@ -30,7 +30,7 @@ type Call struct {
 // many more there are; then the plan has the steps that could be made, to be shown and never to be
 // carried out.
 func Make(c *Config, call Call, a facts.Answer, disk Disk) (Plan, error) {
-	m := &maker{config: c, call: call, answer: a, disk: disk, taken: map[string]string{}, devices: map[string]int{}}
+	m := &maker{config: c, call: call, answer: a, disk: disk, taken: map[string]string{}, devices: map[string]bool{}}
 	m.plan.Pod, m.plan.Moving = a.Pod.PodRef, a.Pod.Moving
 	for _, ignored := range c.Ignored {
 		m.note("configuration key without effect: %s", ignored)
@@ -66,7 +66,7 @@ type maker struct {
 	more    int               // faults that are not said
 	size    int               // of the steps' configurations
 	taken   map[string]string // interface name → what has it
-	devices map[string]int    // resource → how many of its devices are assigned
+	devices map[string]bool   // the names of the devices that are assigned
 }
 
 func (m *maker) note(format string, args ...any) {

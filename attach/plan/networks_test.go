@@ -233,6 +233,49 @@ func TestDevices(t *testing.T) {
 	}
 }
 
+// TestDeviceOfTwoNames: a device of a ResourceClaim is found by its kind and by the ResourceClaim's
+// name, and is taken once. Devices of two kinds are two, whatever their IDs.
+func TestDeviceOfTwoNames(t *testing.T) {
+	of := func(name, resource string, devices ...string) facts.Definition {
+		d := def(name, fmt.Sprintf(takes, name), npwg.AnnotationResource, resource)
+		d.SetDevices(devices)
+		return d
+	}
+	s := scene{defs: []facts.Definition{
+		of("kind", "example.com/vf", "example.com/vf=0", "example.com/vf=1"), of("claim", "nics", "example.com/vf=0", "example.com/vf=1", "example.com/gpu=0"),
+		of("gpu", "example.com/gpu", "example.com/gpu=0"),
+	}}
+	for _, tt := range []struct{ networks, want string }{
+		{"kind,claim", "0 of example.com/vf, 1 of nics"},
+		{"claim,kind,claim", "0 of nics, 1 of example.com/vf, 0 of nics"},
+		{"gpu,kind,claim", "0 of example.com/gpu, 0 of example.com/vf, 1 of nics"},
+	} {
+		s.networks = tt.networks
+		var got []string
+		for _, step := range s.plan(t).Steps[1:] {
+			got = append(got, step.Device.ID+" of "+step.Device.Resource)
+		}
+		if has := strings.Join(got, ", "); has != tt.want {
+			t.Errorf("%s: devices %s; want %s", tt.networks, has, tt.want)
+		}
+	}
+	s.networks = "claim,claim,gpu,claim"
+	s.fails(t, "element 4", "shop/claim", "all 3 of the pod's are assigned")
+
+	// An agent of an earlier version says no names, and nothing tells that they are the same.
+	s.defs[0].DeviceNames, s.networks = nil, "kind,gpu"
+	if p := s.plan(t); p.Steps[1].Device.ID != "0" || p.Steps[2].Device.ID != "0" {
+		t.Errorf("devices %+v, %+v; want both", p.Steps[1].Device, p.Steps[2].Device)
+	}
+	// A running pod keeps what it has.
+	s.defs[0].DeviceNames, s.networks = s.defs[1].DeviceNames[:2], "kind@x"
+	was := s.plan(t)
+	s.networks = "claim@y,kind@x"
+	if c, err := Difference(was.Steps, s.plan(t)); err == nil || !strings.Contains(err.Error(), "device 0 of nics is that of interface x") {
+		t.Errorf("%s, %v; want that interface y does not take the device of x", shown(was.Steps, c), err)
+	}
+}
+
 // TestAddressesAreNoDevices: a definition may name the resource by which its pods ask for
 // addresses. It takes no device, and nobody is warned that there is none.
 func TestAddressesAreNoDevices(t *testing.T) {

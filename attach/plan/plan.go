@@ -99,6 +99,9 @@ type Device struct {
 	// Resource and ID are empty where the delegate alone knows of a device.
 	Resource string `json:"resource,omitempty"`
 	ID       string `json:"id,omitempty"`
+	// Name tells the device from all others, "kind=ID", where that is not "Resource=ID": Resource
+	// is the name of a ResourceClaim then.
+	Name string `json:"name,omitempty"`
 	// Source is the device plugin's file, which need not exist: it is copied to
 	// File before the ADD. Empty without an ID.
 	Source string `json:"source,omitempty"`

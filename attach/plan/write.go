@@ -64,6 +64,7 @@ func (s Step) appendTo(b []byte) []byte {
 		b = append(plainjson.AppendKey(b, "device"), '{')
 		b = plainjson.AppendTextMember(b, "resource", d.Resource)
 		b = plainjson.AppendTextMember(b, "id", d.ID)
+		b = plainjson.AppendTextMember(b, "name", d.Name)
 		b = plainjson.AppendTextMember(b, "source", d.Source)
 		b = append(plainjson.AppendTextMember(b, "file", d.File), '}')
 	}

@@ -29,8 +29,9 @@ type Kubelet struct {
 	Socket string
 }
 
-// DevicesOf returns the IDs of the devices of a pod by resource name, in the
-// kubelet's order, each once. They are known from before the pod's sandbox is made.
+// DevicesOf returns the devices of a pod by resource name, in the kubelet's order, each once and as
+// CDI calls it, "kind=ID"; of a device plugin the resource is the kind. They are known from before
+// the pod's sandbox is made.
 func (k Kubelet) DevicesOf(ctx context.Context, namespace, pod string) (map[string][]string, error) {
 	if _, err := os.Stat(k.Socket); errors.Is(err, fs.ErrNotExist) {
 		return map[string][]string{}, nil
@@ -69,27 +70,27 @@ func ask(ctx context.Context, kubelet podresources.PodResourcesListerClient, nam
 }
 
 // devicesIn returns the devices of device plugins, and those of ResourceClaims. A device of the
-// latter is known by what CDI calls it, "kind=ID": it counts under the ResourceClaim's name, as
-// Multus 4.3 has it, and under the kind, since the name of a ResourceClaim of a template is random.
+// latter counts under the ResourceClaim's name, as Multus 4.3 has it, and under its kind, since the
+// name of a ResourceClaim of a template is random.
 func devicesIn(pod *podresources.PodResources) map[string][]string {
 	devices := map[string][]string{}
-	add := func(resource, id string) {
-		if all := devices[resource]; !slices.Contains(all, id) {
-			devices[resource] = append(all, id)
+	add := func(resource, device string) {
+		if all := devices[resource]; !slices.Contains(all, device) {
+			devices[resource] = append(all, device)
 		}
 	}
 	for _, c := range pod.GetContainers() {
 		for _, d := range c.GetDevices() {
 			for _, id := range d.GetDeviceIds() {
-				add(d.GetResourceName(), id)
+				add(d.GetResourceName(), d.GetResourceName()+"="+id)
 			}
 		}
 		for _, claim := range c.GetDynamicResources() {
 			for _, device := range claim.GetClaimResources() {
 				for _, cdi := range device.GetCdiDevices() {
 					if kind, id, ok := strings.Cut(cdi.GetName(), "="); ok && id != "" {
-						add(claim.GetClaimName(), id)
-						add(kind, id)
+						add(claim.GetClaimName(), cdi.GetName())
+						add(kind, cdi.GetName())
 					}
 				}
 			}

@@ -74,7 +74,7 @@ func TestDevicesOfAPod(t *testing.T) {
 			&podresources.ContainerResources{Devices: []*podresources.ContainerDevices{devices("a/nic", "0000:3b:02.1"), devices("b/gpu", "g0"), devices("a/nic", "0000:3b:01.0")}},
 			&podresources.ContainerResources{Devices: []*podresources.ContainerDevices{devices("a/nic", "0000:3b:02.1", "0000:3b:03.0")}}),
 	}
-	want := map[string][]string{"a/nic": {"0000:3b:02.1", "0000:3b:01.0", "0000:3b:03.0"}, "b/gpu": {"g0"}}
+	want := map[string][]string{"a/nic": {"a/nic=0000:3b:02.1", "a/nic=0000:3b:01.0", "a/nic=0000:3b:03.0"}, "b/gpu": {"b/gpu=g0"}}
 	for name, gets := range map[string]bool{"by Get": true, "by List": false} {
 		t.Run(name, func(t *testing.T) {
 			k := serve(t, &kubelet{pods: pods, gets: gets})
@@ -106,8 +106,9 @@ func TestDevicesOfResourceClaims(t *testing.T) {
 		&podresources.ContainerResources{DynamicResources: []*podresources.DynamicResource{claim("nics", "example.com/vf=0000:3b:01.0"), claim("p-gpu-x7k2q", "example.com/gpu=g0")}},
 	)}})
 	want := map[string][]string{
-		"example.com/vf": {"0000:3b:02.1", "0000:3b:01.0", "0000:3b:01.1"}, "nics": {"0000:3b:01.0", "0000:3b:01.1"},
-		"example.com/gpu": {"g0"}, "p-gpu-x7k2q": {"g0"},
+		"example.com/vf":  {"example.com/vf=0000:3b:02.1", "example.com/vf=0000:3b:01.0", "example.com/vf=0000:3b:01.1"},
+		"nics":            {"example.com/vf=0000:3b:01.0", "example.com/vf=0000:3b:01.1"},
+		"example.com/gpu": {"example.com/gpu=g0"}, "p-gpu-x7k2q": {"example.com/gpu=g0"},
 	}
 	got, err := k.DevicesOf(t.Context(), "ns", "p")
 	if d := cmp.Diff(want, got); err != nil || d != "" {

@@ -98,8 +98,8 @@ type PodNetworks interface {
 
 // Devices tells which devices the kubelet gave to a pod.
 type Devices interface {
-	// DevicesOf returns the IDs of a pod's devices by resource name, in the kubelet's
-	// order. Where there is no kubelet to ask, there are none.
+	// DevicesOf returns a pod's devices by resource name, in the kubelet's order, each as
+	// "kind=ID". Where there is no kubelet to ask, there are none.
 	DevicesOf(ctx context.Context, namespace, pod string) (map[string][]string, error)
 }
 

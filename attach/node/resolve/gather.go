@@ -130,7 +130,7 @@ func addDevices(ctx context.Context, src Devices, a *facts.Answer) error {
 	}
 	for i := range a.Networks {
 		if d := &a.Networks[i]; names(*d) {
-			d.Devices = devices[d.Annotations[npwg.AnnotationResource]]
+			d.SetDevices(devices[d.Annotations[npwg.AnnotationResource]])
 		}
 	}
 	return nil

@@ -296,7 +296,7 @@ func TestAnswersWithoutTheAPIServer(t *testing.T) {
 			w.define(netA, `{"a":1}`, "k8s.v1.cni.cncf.io/resourceName", "a/nic", "example.org/note", "of no interest to be sent")
 			w.define(netB, `{"b":1}`)
 			run(t, w, func(t *testing.T, r *Resolver) {
-				w.devices[podName{"ns", "p"}] = map[string][]string{"a/nic": {"d1", "d2"}, "b/gpu": {"g"}}
+				w.devices[podName{"ns", "p"}] = map[string][]string{"a/nic": {"a/nic=d1", "c/nic=d2"}, "b/gpu": {"b/gpu=g"}}
 				w.seen(r, podOf("p", "u1", networks))
 				mustAsk(t, r, question("p", "u1", base)) // base is followed from now on
 				synctest.Wait()
@@ -308,7 +308,7 @@ func TestAnswersWithoutTheAPIServer(t *testing.T) {
 					Pod: facts.Pod{PodRef: facts.PodRef{Namespace: "ns", Name: "p", UID: "u1"}, Annotations: map[string]string{networksKey: networks}},
 					Networks: []facts.Definition{
 						Missing(base),
-						{Ref: netA, Config: &a, Annotations: w.definitions[netA].Annotations, Devices: []string{"d1", "d2"}},
+						{Ref: netA, Config: &a, Annotations: w.definitions[netA].Annotations, Devices: []string{"d1", "d2"}, DeviceNames: []string{"a/nic=d1", "c/nic=d2"}},
 						{Ref: netB, Config: &b},
 					},
 				}
