@@ -1,10 +1,12 @@
 package install
 
 import (
+	"cmp"
 	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	resource "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -48,7 +50,7 @@ func TestHeld(t *testing.T) {
 		"pod shop/web uses claim db", "pod shop/web has 10.0.0.5 of pool lan (net1)", "pods on node c have 3 addresses of pool lan",
 		"claim shop/db has 10.0.3.5 of pool lan", "pod shop/web has 10.0.3.6 of pool lan", "pod shop/web has 10.0.3.9 of pool lan",
 	}
-	if held := heldAmong(leases, []v1alpha1.IPSubLease{use("web"), use("gone"), request("1", "web"), request("2", "gone")}, []corev1.Pod{pod}); !slices.Equal(held, want) {
+	if held := heldAmong(leases, []v1alpha1.IPSubLease{use("web"), use("gone"), request("1", "web"), request("2", "gone")}, []corev1.Pod{pod}, nil); !slices.Equal(held, want) {
 		t.Errorf("in use: %q; want %q", held, want)
 	}
 	pods := []corev1.Pod{pod, pod, pod} // the first has no node yet
@@ -56,5 +58,47 @@ func TestHeld(t *testing.T) {
 	pods[2].Status.Phase = corev1.PodSucceeded
 	if held, want := attached(pods), []string{"pod shop/web on node a is attached to networks of its own"}; !slices.Equal(held, want) {
 		t.Errorf("attached: %q; want %q", held, want)
+	}
+}
+
+// TestHeldByResourceClaims: a device that is allocated has its addresses whether the pod is there
+// that had them first or not. One that is allocated to no ResourceClaim does not count.
+func TestHeldByResourceClaims(t *testing.T) {
+	claim := func(name string, devices ...string) resource.ResourceClaim {
+		c := resource.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
+		for _, d := range devices {
+			c.Status.Allocation = cmp.Or(c.Status.Allocation, &resource.AllocationResult{})
+			c.Status.Allocation.Devices.Results = append(c.Status.Allocation.Devices.Results, resource.DeviceRequestAllocationResult{Device: d})
+		}
+		return c
+	}
+	claims := []resource.ResourceClaim{claim("idle"), claim("shared", "eth1", "eth2"), claim("other", "eth3")}
+	var lease v1alpha1.IPLease
+	lease.Spec.Pool, lease.Spec.Holder = "lan", v1alpha1.Holder{Kind: v1alpha1.HolderNode, Node: "a"}
+	lease.Status.Allocations = []string{
+		"10.0.0.1 shop/web eth9 resourceclaim/lost", // its pod is there
+		"10.0.0.2 shop/gone eth1 resourceclaim/shared",
+		"10.0.0.3 shop/gone eth1 resourceclaim/idle",   // let go of
+		"10.0.0.4 shop/gone eth3 resourceclaim/shared", // another's device
+		"10.0.0.5 else/gone eth1 resourceclaim/shared",
+		"10.0.0.6 shop/gone net1",
+	}
+	asked := v1alpha1.IPSubLease{ObjectMeta: metav1.ObjectMeta{UID: "1"}}
+	asked.Spec.Request = &v1alpha1.Request{Pod: v1alpha1.PodReference{Namespace: "shop", Name: "gone"}, Interface: "eth2"}
+	var use v1alpha1.IPSubLease
+	use.Spec.Use = &v1alpha1.Use{Claim: v1alpha1.ClaimReference{Name: "db"}, Pod: asked.Spec.Request.Pod, Interface: "eth3"}
+	lease.Spec.Grants = []v1alpha1.Grant{
+		{Address: "10.0.0.8", To: v1alpha1.Grantee{Kind: v1alpha1.GranteeSubLease, UID: "1", Name: "request-1"}},
+		{Address: "10.0.0.9", To: v1alpha1.Grantee{Kind: v1alpha1.GranteePod, Namespace: "shop", Name: "gone"}},
+	}
+	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
+	want := []string{
+		"device eth3 of ResourceClaim shop/other uses claim db",
+		"ResourceClaim shop/lost, device eth9, of pod shop/web on node a has 10.0.0.1 of pool lan",
+		"ResourceClaim shop/shared, device eth1, of pod shop/gone on node a has 10.0.0.2 of pool lan",
+		"device eth2 of ResourceClaim shop/shared has 10.0.0.8 of pool lan",
+	}
+	if held := heldAmong([]v1alpha1.IPLease{lease}, []v1alpha1.IPSubLease{asked, use}, []corev1.Pod{pod}, claims); !slices.Equal(held, want) {
+		t.Errorf("in use: %q; want %q", held, want)
 	}
 }
