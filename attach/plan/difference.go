@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/tenure-ipam/tenure/api/npwg"
 )
@@ -119,12 +120,23 @@ func (s Step) sameElement(now Step) bool {
 		(bytes.Equal(s.CNIArgs, now.CNIArgs) || len(s.CNIArgs) == 0 && s.listHas(now.CNIArgs))
 }
 
-// asked returns the capability arguments that the element asks for, which are not of a device.
+// asked returns the capability arguments that the element asks for, which are not of a device, also
+// where CNI_ARGS stand for them: whether the network declares the capability may have changed.
 func (s Step) asked() map[string]json.RawMessage {
-	asked := maps.Clone(s.Capabilities)
-	maps.DeleteFunc(asked, func(name string, _ json.RawMessage) bool {
-		return name == capabilityDevice || name == capabilityDeviceFile
-	})
+	asked := map[string]json.RawMessage{}
+	for name, value := range s.Capabilities {
+		if name != capabilityDevice && name != capabilityDeviceFile {
+			asked[name] = value
+		}
+	}
+	for _, a := range s.Args {
+		switch a.Key {
+		case "IP":
+			asked["ips"] = encode(strings.Split(a.Value, ","))
+		case "MAC":
+			asked["mac"] = quote(a.Value)
+		}
+	}
 	return asked
 }
 

@@ -77,6 +77,32 @@ func TestDifference(t *testing.T) {
 	}
 }
 
+// TestDifferenceByArguments: where CNI_ARGS ask a network for addresses and a MAC, an element that
+// asks for others is another one. Whether the network declares the capability by now does not
+// matter.
+func TestDifferenceByArguments(t *testing.T) {
+	const keys = `"missingCapability": "CNIArgs"`
+	defs, declares := []facts.Definition{def("a", bridge("a"))}, []facts.Definition{def("a", bridge("a", "ips", "mac"))}
+	asks := func(ip, mac string) string {
+		return fmt.Sprintf(`[{"name": "a", "ips": [%q, "fd00::5/64"], "mac": "02:00:00:00:00:%s"}]`, ip, mac)
+	}
+	was := scene{networks: asks("10.0.0.5/24", "01"), defs: defs, keys: keys}.plan(t)
+	for now, want := range map[string]string{
+		asks("10.0.0.5/24", "01"): "eth0 net1",
+		asks("10.0.0.6/24", "01"): "eth0 *net1",
+		asks("10.0.0.5/16", "01"): "eth0 *net1",
+		asks("10.0.0.5/24", "02"): "eth0 *net1",
+		"a":                       "eth0 *net1",
+	} {
+		for _, d := range [][]facts.Definition{defs, declares} {
+			c, err := Difference(was.Steps, scene{networks: now, defs: d, keys: keys}.plan(t))
+			if got := shown(was.Steps, c); err != nil || got != want {
+				t.Errorf("%s: got %s, %v; want %s", now, got, err, want)
+			}
+		}
+	}
+}
+
 // TestDifferenceLeavesAlone: a running pod keeps what did not come from its annotation, and the
 // configurations that its attachments were made by.
 func TestDifferenceLeavesAlone(t *testing.T) {
