@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -37,7 +38,7 @@ type ResourceClaims struct {
 }
 
 // A readClaim is a ResourceClaim as it was read when these pods had its name. Other pods may mean
-// another one of that name.
+// another one of that name. Without pods it is to be read again.
 type readClaim struct {
 	*resource.ResourceClaim
 	pods string
@@ -88,8 +89,18 @@ func (r *ResourceClaims) wake() {
 }
 
 // Find returns the ResourceClaim with that UID which a pod of the node has, and that pod. Where the
-// watch of the pods does not have it yet, it waits until ctx ends.
+// watch of the pods does not have it yet, it waits until ctx ends. After a quarter of that time it
+// reads all ResourceClaims again: one may have been deleted, and made anew under its name.
 func (r *ResourceClaims) Find(ctx context.Context, uid types.UID) (*resource.ResourceClaim, *corev1.Pod, error) {
+	r.mu.Lock()
+	before := maps.Clone(r.known)
+	r.mu.Unlock()
+	var late <-chan time.Time
+	if end, ok := ctx.Deadline(); ok {
+		timer := time.NewTimer(time.Until(end) / 4)
+		defer timer.Stop()
+		late = timer.C
+	}
 	for {
 		r.mu.Lock()
 		changed := r.changed
@@ -104,8 +115,21 @@ func (r *ResourceClaims) Find(ctx context.Context, uid types.UID) (*resource.Res
 		}
 		select {
 		case <-changed:
+		case <-late:
+			r.doubt(before)
 		case <-ctx.Done():
 			return nil, nil, fmt.Errorf("no pod of this node has a ResourceClaim with the UID %s, as far as the API server has told until now", uid)
+		}
+	}
+}
+
+// doubt has those ResourceClaims read again that are known as they were before.
+func (r *ResourceClaims) doubt(before map[types.NamespacedName]readClaim) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name, c := range r.known {
+		if c.ResourceClaim == before[name].ResourceClaim {
+			r.known[name] = readClaim{ResourceClaim: c.ResourceClaim}
 		}
 	}
 }

@@ -109,6 +109,20 @@ func TestGarbageUnderTheSameName(t *testing.T) {
 	used(t, "anew", 1)
 }
 
+// A pod means the ResourceClaim that has the name now, also where the agent has read another one of
+// that name for it.
+func TestMadeAnew(t *testing.T) {
+	newPool(t, "made", v1alpha1.Range{CIDR: "10.77.0.0/24"})
+	_, d := start(t, "made", nil)
+	old := newOwnerOf(t, d, "made")
+	first := d.has(old.claim, "eth1", profile("tenure.dev/made")).Interface.Addresses
+	remove(t, old.claim)
+	now := newClaim(t, "made", nil)
+	if got := d.has(now, "eth1", profile("tenure.dev/made")).Interface.Addresses; slices.Equal(got, first) {
+		t.Errorf("the new ResourceClaim has %v at once", got)
+	}
+}
+
 type owner struct {
 	claim *resource.ResourceClaim
 	pod   *corev1.Pod
