@@ -16,6 +16,7 @@ import (
 	"github.com/vishvananda/netlink"
 	corev1 "k8s.io/api/core/v1"
 	resource "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -81,6 +82,30 @@ var _ = Describe("ResourceClaims", func() {
 				}
 			}
 		}).Should(Succeed(), "nobody has an address any more")
+	})
+
+	It("have addresses line by line, docs/howto/resource-claims.md", inProof, func(ctx context.Context) {
+		serveDRA(ctx)
+		for _, n := range c.Nodes {
+			makeNICs(n, 1)
+			dranet(ctx, n)
+		}
+		pod := client.ObjectKey{Namespace: "default", Name: "with-nic"}
+		DeferCleanup(func(ctx context.Context) { // the driver has to let go of what it has: later nobody does
+			Eventually(func() bool { return apierrors.IsNotFound(kube.Get(ctx, pod, new(corev1.Pod))) }).Should(BeTrue(), "the page's pod is gone")
+		})
+		followPage(ctx, "howto/resource-claims.md", "A ResourceClaim with an address", "What a profile can be",
+			"pod/with-nic", "resourceclaimtemplate/fabric", "deviceclass/dranet", "ippool/fabric")
+
+		var p corev1.Pod
+		Expect(kube.Get(ctx, pod, &p)).To(Succeed())
+		Expect(ours.ResourceClaimsOf(&p)).To(HaveLen(1))
+		Eventually(func(g Gomega) {
+			var claim resource.ResourceClaim
+			g.Expect(kube.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: ours.ResourceClaimsOf(&p)[0]}, &claim)).To(Succeed())
+			g.Expect(claim.Status.Devices).To(HaveLen(1))
+			g.Expect(claim.Status.Devices[0].NetworkData.IPs).To(HaveExactElements(HavePrefix("10.80.0.")))
+		}).Should(Succeed(), "the driver says which address the device has")
 	})
 })
 
