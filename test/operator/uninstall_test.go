@@ -9,6 +9,7 @@ import (
 	admissionregistration "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	dra "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -70,7 +71,16 @@ func TestUninstall(t *testing.T) {
 	t.Run("in use", func(t *testing.T) {
 		w := inOrder(t)
 		agents(t, "")
-		says(t, tenure(t, 3, "uninstall"), "pod "+w.namespace+"/plain has 10.40.0.5 of pool "+w.pool.Name, "claim "+w.namespace+"/vm has ", "Nothing was removed.", "--force")
+		devices := &dra.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "nic"}}
+		devices.Spec.Devices.Requests = []dra.DeviceRequest{{Name: "nic", Exactly: &dra.ExactDeviceRequest{DeviceClassName: "nics"}}}
+		create(t, devices)
+		devices.Status.Allocation = &dra.AllocationResult{Devices: dra.DeviceAllocationResult{
+			Results: []dra.DeviceRequestAllocationResult{{Request: "nic", Driver: "nic.example.com", Pool: w.node, Device: "eth1"}},
+		}}
+		setStatus(t, devices)
+		w.published(w.lease("10.40.9.0/28", w.node), "10.40.9.1 "+w.namespace+"/gone eth1 resourceclaim/nic")
+		says(t, tenure(t, 3, "uninstall"), "pod "+w.namespace+"/plain has 10.40.0.5 of pool "+w.pool.Name, "claim "+w.namespace+"/vm has ",
+			"ResourceClaim "+w.namespace+"/nic, device eth1, of pod "+w.namespace+"/gone on node "+w.node+" has 10.40.9.1 of pool", "Nothing was removed.", "--force")
 		if set := tenured(); !there(t, set) || len(set.Labels["tenure.dev/uninstall"]) > 0 {
 			t.Error("the agents have ended while somebody has an address")
 		}
