@@ -3,8 +3,10 @@ package kube
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -273,10 +275,31 @@ func (a *API) ReadResourceClaim(ctx context.Context, namespace, name string) (*r
 // ReadDevices implements [agent.ResourceClaims].
 func (a *API) ReadDevices(ctx context.Context, namespace, name string) (uid protocol.UID, devices []string, out protocol.Outcome, err error) {
 	claim, out, err := a.ReadResourceClaim(ctx, namespace, name)
+	d := DevicesOf(claim)
+	return d.UID, d.Devices, out, err
+}
+
+// DevicesOf returns the devices of a ResourceClaim, and what drivers say of them.
+func DevicesOf(claim *resource.ResourceClaim) protocol.ClaimedDevices {
+	d := protocol.ClaimedDevices{UID: protocol.UID(claim.UID), Addrs: map[string][]netip.Prefix{}}
 	if allocated := claim.Status.Allocation; allocated != nil {
 		for _, r := range allocated.Devices.Results {
-			devices = append(devices, r.Device)
+			d.Devices = append(d.Devices, r.Device)
+		}
+		d.Profile = slices.ContainsFunc(allocated.Devices.Config, func(c resource.DeviceAllocationConfiguration) bool {
+			var asks struct{ Profile string }
+			return c.Opaque != nil && json.Unmarshal(c.Opaque.Parameters.Raw, &asks) == nil && asks.Profile != ""
+		})
+	}
+	for _, s := range claim.Status.Devices {
+		if s.NetworkData == nil {
+			continue
+		}
+		for _, text := range s.NetworkData.IPs {
+			if p, err := netip.ParsePrefix(text); err == nil {
+				d.Addrs[s.Device] = append(d.Addrs[s.Device], p)
+			}
 		}
 	}
-	return protocol.UID(claim.UID), devices, out, err
+	return d
 }

@@ -138,6 +138,9 @@ func TestCheckFindsDamage(t *testing.T) {
 		{"an address of a pod that is gone", func(w *world) {
 			w.published(w.lease("10.40.9.0/28", w.node), "10.40.9.1 ghosts/gone net1")
 		}, "AllocationLeaked", false, []string{"10.40.9.1", "ghosts/gone"}},
+		{"an address of a device whose ResourceClaim is gone", func(w *world) {
+			w.published(w.lease("10.40.9.0/28", w.node), "10.40.9.1 ghosts/gone eth1 resourceclaim/nic")
+		}, "AllocationLeaked", false, []string{"10.40.9.1", "device eth1 of ResourceClaim ghosts/nic"}},
 		{"an address outside the ranges", func(w *world) {
 			c := w.claim("moved", "10.99.0.1/20")
 			w.lease("10.99.0.0/28", "", toClaim(c, "10.99.0.1"))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tenure-ipam/tenure/allocator"
@@ -23,6 +24,8 @@ type State struct {
 	SubLeases []protocol.SubLease
 	Claims    []Claim
 	Pods      []Pod
+	// LetGo are those of [State.Alone] that are not allocated to their ResourceClaims any more.
+	LetGo map[Device]bool
 	// Faulty are the NetworkAttachmentDefinitions of Tenure's that cannot be used.
 	Faulty []Unreadable
 	// Nameless are the Services that ask for names of addresses and get none.
@@ -87,6 +90,42 @@ type Attachment struct {
 	// HostLocal says that the network is described in host-local's form: host-local may have given
 	// the addresses before it was Tenure's.
 	HostLocal bool
+}
+
+// A Device is a device that a pod has by a ResourceClaim.
+type Device struct{ Namespace, ResourceClaim, Name string }
+
+// Alone returns the devices that have addresses by what nodes have published, and whose pods are
+// not there.
+func (s State) Alone() (all []Device) {
+	there := map[string]bool{}
+	for i := range s.Pods {
+		there[s.Pods[i].String()] = true
+	}
+	for i := range s.Leases {
+		for _, text := range s.Leases[i].Published.Allocations {
+			if _, pod, d := allocationOf(text); d != (Device{}) && !there[pod] {
+				all = append(all, d)
+			}
+		}
+	}
+	return all
+}
+
+// allocationOf reads what a node has published: the address, the pod, and of a device that.
+func allocationOf(text string) (addr, pod string, d Device) {
+	words := strings.Fields(text)
+	if len(words) == 4 {
+		name, ok := strings.CutPrefix(words[3], "resourceclaim/")
+		if !ok {
+			return "", "", d
+		}
+		d.Namespace, _, _ = strings.Cut(words[1], "/")
+		d.ResourceClaim, d.Name = name, words[2]
+	} else if len(words) != 3 {
+		return "", "", d
+	}
+	return words[0], words[1], d
 }
 
 // A Rule is what a finding is about.

@@ -14,6 +14,7 @@ type holding struct {
 	leases, subs int
 	confirmed    int // those of them that are of pools which take the taint's word only
 	stores       map[protocol.StoreID][]string
+	devices      map[string]string // by the lease: which devices had addresses of it, for people
 }
 
 func (h *holding) String() string {
@@ -25,7 +26,7 @@ func (l *look) nodes() {
 	held := map[protocol.NodeName]*holding{}
 	of := func(n protocol.NodeName) *holding {
 		if held[n] == nil {
-			held[n] = &holding{stores: map[protocol.StoreID][]string{}}
+			held[n] = &holding{stores: map[protocol.StoreID][]string{}, devices: map[string]string{}}
 		}
 		return held[n]
 	}
@@ -37,6 +38,7 @@ func (l *look) nodes() {
 		h := of(lease.Holder.Node)
 		h.leases++
 		h.stores[lease.Store] = append(h.stores[lease.Store], "iplease "+lease.Name)
+		h.devices["iplease "+lease.Name] = whoseDevices(lease.Published.Allocations)
 		if l.confirmed(lease.Pool) {
 			h.confirmed++
 		}
@@ -160,17 +162,42 @@ func (l *look) checkPresent(name protocol.NodeName, h *holding, reg protocol.Reg
 	}
 }
 
+// isFormer reports whether a store is an earlier one of a node.
+func (l *look) isFormer(node protocol.NodeName, store protocol.StoreID) bool {
+	reg := l.Registrations[node]
+	return store != reg.Store && slices.ContainsFunc(reg.Former, func(f protocol.Former) bool { return f.Store == store })
+}
+
+// whoseDevices says, as the end of a sentence, which devices had addresses.
+func whoseDevices(allocations []string) string {
+	var texts []string
+	for _, text := range allocations {
+		if addr, _, d := allocationOf(text); d != (Device{}) {
+			texts = append(texts, fmt.Sprintf("device %s of ResourceClaim %s/%s (%s)", d.Name, d.Namespace, d.ResourceClaim, addr))
+		}
+	}
+	const most = 5
+	which := strings.Join(texts[:min(most, len(texts))], ", ")
+	switch more := len(texts) - most; {
+	case more > 0:
+		return fmt.Sprintf(". Addresses of it had %s and %d more", which, more)
+	case which != "":
+		return ". Addresses of it had " + which
+	}
+	return ""
+}
+
 // stores finds what a node holds of other stores than the registered one.
 func (l *look) stores(name protocol.NodeName, h *holding, reg protocol.Registration) {
 	for store, objects := range h.stores {
 		if store == reg.Store {
 			continue
 		}
-		former := slices.ContainsFunc(reg.Former, func(f protocol.Former) bool { return f.Store == store })
+		former := l.isFormer(name, store)
 		for _, object := range objects {
 			if former {
-				l.add(StoreFrozen, object, place{}, fmt.Sprintf("it is of an earlier store of node %s: nothing is given out of it", name),
-					"nothing has to be done: it is given back when nothing of that time runs on the node any more")
+				l.add(StoreFrozen, object, place{}, fmt.Sprintf("it is of an earlier store of node %s: nothing is given out of it%s", name, h.devices[object]),
+					"nothing has to be done: it is given back when no pod of that time runs on the node any more, and no ResourceClaim of theirs has a device there. To hurry it, drain and reboot the node")
 			} else {
 				l.add(StoreUnknown, object, place{}, fmt.Sprintf("node %s holds it, in the name of store %s, which its registration does not know", name, store),
 					fmt.Sprintf("when no pod of that time runs on node %s: kubectl annotate %s tenure.dev/deletion=confirmed, then kubectl delete %s", name, object, object))

@@ -198,3 +198,48 @@ func TestPodsWithoutTheirNetworks(t *testing.T) {
 		}
 	}
 }
+
+// TestDevices: an address of a ResourceClaim's device has leaked when its pod is gone and the
+// device is not allocated to the ResourceClaim any more. Of an earlier store's lease it is frozen.
+func TestDevices(t *testing.T) {
+	const text = "10.0.0.5 ns/p eth1 resourceclaim/nic"
+	device := Device{"ns", "nic", "eth1"}
+	for _, tt := range []struct {
+		name  string
+		store protocol.StoreID
+		pods  []Pod
+		letGo bool
+		want  Rule
+		says  string
+	}{
+		{"the pod is there", "s", []Pod{{PodRef: protocol.PodRef{Namespace: "ns", Name: "p", UID: "p"}}}, false, "", ""},
+		{"it has the device", "s", nil, false, "", ""},
+		{"it has let go", "s", nil, true, AllocationLeaked, "device eth1 of ResourceClaim ns/nic"},
+		{"of an earlier store", "earlier", nil, true, StoreFrozen, "device eth1 of ResourceClaim ns/nic (10.0.0.5)"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := State{
+				Now:   lookedAt,
+				Pools: []Pool{{Pool: protocol.Pool{Meta: protocol.Meta{Name: "p", UID: "p"}}}},
+				Leases: []protocol.Lease{{
+					Meta: protocol.Meta{Name: "l"}, Pool: "p", PoolUID: "p", Block: netip.MustParsePrefix("10.0.0.0/28"), Holder: protocol.Holder{Node: "n"}, Store: tt.store,
+					Published: protocol.Publication{Allocations: []string{text}},
+				}},
+				Pods:          tt.pods,
+				Nodes:         map[protocol.NodeName]protocol.Node{"n": {UID: "n"}},
+				Registrations: map[protocol.NodeName]protocol.Registration{"n": {Store: "s", Former: []protocol.Former{{Store: "earlier"}}}},
+			}
+			if alone := s.Alone(); len(tt.pods) == 0 != slices.Equal(alone, []Device{device}) {
+				t.Errorf("to be read are %v", alone)
+			}
+			s.LetGo = map[Device]bool{device: tt.letGo}
+			found := Look(s)
+			switch {
+			case tt.want == "" && len(found) > 0:
+				t.Errorf("found %+v; want nothing", found)
+			case tt.want != "" && (len(found) != 1 || found[0].Rule != tt.want || !strings.Contains(found[0].What, tt.says)):
+				t.Errorf("found %+v; want one %s that says %q", found, tt.want, tt.says)
+			}
+		})
+	}
+}

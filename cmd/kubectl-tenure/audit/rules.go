@@ -232,22 +232,34 @@ func (l *look) pods() {
 		}
 	}
 	for i := range l.Leases {
-		lease := &l.Leases[i]
-		for _, text := range lease.Published.Allocations {
-			// Address, namespace/pod, interface. Of a device there is a fourth word: a
-			// ResourceClaim may outlive its pod, and keeps the address then.
-			words := strings.Fields(text)
-			if len(words) != 3 || l.named[words[1]] || l.Nodes[lease.Holder.Node].UID == "" {
-				continue
-			}
-			addr, err := netip.ParseAddr(words[0])
-			if err != nil {
-				continue
-			}
-			l.add(AllocationLeaked, "iplease "+lease.Name, place{lease.Pool, addr}, fmt.Sprintf("node %s has given it to pod %s, which is gone", lease.Holder.Node, words[1]),
-				fmt.Sprintf("see what tenured on node %s logs: it frees what no pod and no network namespace has", lease.Holder.Node))
-			l.about(words[1] + " " + words[2])
+		l.allocations(&l.Leases[i])
+	}
+}
+
+// allocations finds addresses that a node has given to pods and devices which are gone. What it has
+// published of an earlier store's lease it does not publish again: that is [StoreFrozen]'s.
+func (l *look) allocations(lease *protocol.Lease) {
+	node := lease.Holder.Node
+	if l.Nodes[node].UID == "" || l.isFormer(node, lease.Store) {
+		return
+	}
+	for _, text := range lease.Published.Allocations {
+		at, pod, device := allocationOf(text)
+		addr, err := netip.ParseAddr(at)
+		if err != nil || l.named[pod] {
+			continue
 		}
+		what := fmt.Sprintf("node %s has given it to pod %s, which is gone", node, pod)
+		remedy := fmt.Sprintf("see what tenured on node %s logs: it frees what no pod and no network namespace has", node)
+		if device != (Device{}) { // a ResourceClaim may outlive its pod, and keeps the address then
+			if !l.LetGo[device] {
+				continue
+			}
+			what = fmt.Sprintf("node %s has given it to device %s of ResourceClaim %s/%s, to which it is not allocated any more, and pod %s is gone", node, device.Name, device.Namespace, device.ResourceClaim, pod)
+			remedy = fmt.Sprintf("see what tenured on node %s logs: with --dra-socket alone it frees what no ResourceClaim has, if no sandbox of the pod is there", node)
+		}
+		l.add(AllocationLeaked, "iplease "+lease.Name, place{lease.Pool, addr}, what, remedy)
+		l.about(strings.Join(strings.Fields(text)[1:], " "))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	admissionregistration "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	discovery "k8s.io/api/discovery/v1"
+	resource "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -65,6 +66,9 @@ func readState(ctx context.Context, s *session.Session) (st audit.State, err err
 	if st.Pods, err = state.Read(ctx, not.Of("pod"), &corev1.PodList{}, func(l *corev1.PodList) []corev1.Pod { return l.Items }, known.Pod, live); err != nil {
 		return st, err
 	}
+	if st.LetGo, err = letGo(ctx, s, st); err != nil {
+		return st, err
+	}
 	if st.Nodes, st.NotReady, err = readNodes(ctx, s); err != nil {
 		return st, err
 	}
@@ -76,6 +80,27 @@ func readState(ctx context.Context, s *session.Session) (st audit.State, err err
 	}
 	st.Now, st.Unreadable = s.Now(), not.All
 	return st, nil
+}
+
+// letGo returns which devices of leases are not allocated to their ResourceClaims any more. Of
+// those that the user may not read it says nothing.
+func letGo(ctx context.Context, s *session.Session, st audit.State) (map[audit.Device]bool, error) {
+	gone := map[audit.Device]bool{}
+	for _, d := range st.Alone() {
+		var claim resource.ResourceClaim
+		err := s.Client.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: d.ResourceClaim}, &claim)
+		switch {
+		case session.Forbidden(err):
+			return gone, nil
+		case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
+			gone[d] = true
+		case err != nil:
+			return nil, fmt.Errorf("read ResourceClaim %s/%s: %w", d.Namespace, d.ResourceClaim, err)
+		default:
+			gone[d] = !slices.Contains(kube.DevicesOf(&claim).Devices, d.Name)
+		}
+	}
+	return gone, nil
 }
 
 // nameless returns the Services that ask for names of addresses, and have no slices of the

@@ -187,6 +187,9 @@ func InPool(ctx context.Context, s *session.Session, p *v1alpha1.IPPool, addr ne
 			v.Owner = "ResourceClaim"
 		}
 		v.Note, err = whetherGone(ctx, s, a, l.Status.Published)
+		if isFrozen(ctx, s, l) {
+			v.Note = frozen
+		}
 		return v, true, err
 	}
 	v.Note = whyNobody(v, l, p, addr)
@@ -198,6 +201,15 @@ func InPool(ctx context.Context, s *session.Session, p *v1alpha1.IPPool, addr ne
 	}
 	v.unpublished = len(v.Pods) == 0 && whyNeverGiven(p, addr) == ""
 	return v, true, nil
+}
+
+// frozen says of an address that its node's agent does not know.
+const frozen = "by what a store of the node published which was lost: it is another's only when no pod of that time is on the node, and no ResourceClaim of theirs has a device there"
+
+// isFrozen reports whether a lease is of an earlier store of its node, as far as the user may know.
+func isFrozen(ctx context.Context, s *session.Session, l *v1alpha1.IPLease) bool {
+	reg, _, err := state.Registration(ctx, s, protocol.NodeName(l.Spec.Holder.Node))
+	return err == nil && reg != nil && string(reg.Store) != l.Spec.Store && slices.ContainsFunc(reg.Former, func(f protocol.Former) bool { return string(f.Store) == l.Spec.Store })
 }
 
 // whetherGone says of a pod that has an address, by what its node published then, that the pod is
