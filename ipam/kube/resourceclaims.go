@@ -273,10 +273,9 @@ func (a *API) ReadResourceClaim(ctx context.Context, namespace, name string) (*r
 }
 
 // ReadDevices implements [agent.ResourceClaims].
-func (a *API) ReadDevices(ctx context.Context, namespace, name string) (uid protocol.UID, devices []string, out protocol.Outcome, err error) {
+func (a *API) ReadDevices(ctx context.Context, namespace, name string) (protocol.ClaimedDevices, protocol.Outcome, error) {
 	claim, out, err := a.ReadResourceClaim(ctx, namespace, name)
-	d := DevicesOf(claim)
-	return d.UID, d.Devices, out, err
+	return DevicesOf(claim), out, err
 }
 
 // DevicesOf returns the devices of a ResourceClaim, and what drivers say of them.

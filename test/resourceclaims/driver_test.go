@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resource "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
@@ -163,11 +164,25 @@ func allocate(t *testing.T, c *resource.ResourceClaim, devices ...string) {
 	c.Status.Allocation = nil
 	for _, name := range devices {
 		if c.Status.Allocation == nil {
-			c.Status.Allocation = &resource.AllocationResult{}
+			asks := resource.OpaqueDeviceConfiguration{Driver: "dra.net", Parameters: runtime.RawExtension{Raw: []byte(`{"profile":"tenure.dev/whatever"}`)}}
+			c.Status.Allocation = &resource.AllocationResult{Devices: resource.DeviceAllocationResult{Config: []resource.DeviceAllocationConfiguration{{
+				Source: resource.AllocationConfigSourceClaim, DeviceConfiguration: resource.DeviceConfiguration{Opaque: &asks},
+			}}}}
 		}
 		r := resource.DeviceRequestAllocationResult{Request: "nic", Driver: "dra.net", Pool: "node", Device: name}
 		c.Status.Allocation.Devices.Results = append(c.Status.Allocation.Devices.Results, r)
 	}
+	if err := kc.Status().Update(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// say has the driver write into a ResourceClaim's status which addresses a device has.
+func say(t *testing.T, c *resource.ResourceClaim, device string, ips []string) {
+	t.Helper()
+	c.Status.Devices = append(c.Status.Devices, resource.AllocatedDeviceStatus{
+		Driver: "dra.net", Pool: "node", Device: device, NetworkData: &resource.NetworkDeviceData{InterfaceName: "net1", IPs: ips},
+	})
 	if err := kc.Status().Update(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}

@@ -3,8 +3,10 @@ package resourceclaims_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resource "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
@@ -220,4 +223,64 @@ func TestAPIAway(t *testing.T) {
 	f.Start("away")
 	d.same(c, "eth1", profile("tenure.dev/away"), want)
 	d.release(c, "eth1")
+}
+
+// When a node's store is lost, nobody gets what a ResourceClaim has, for as long as it has the
+// device, and it is answered the same again, by its status. When it lets go all comes back.
+func TestStoreLost(t *testing.T) {
+	newPool(t, "lost", v1alpha1.Range{CIDR: "10.78.0.0/26", Gateway: "10.78.0.1"})
+	define(t, "default", "lost", `{"cniVersion":"1.0.0","name":"lost-net","plugins":[{"type":"x","ipam":{"type":"tenure","pool":"lost","routes":[{"dst":"10.0.0.0/8"}]}}]}`, nil)
+	fleet.Create(t, kc, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "lost"}}) // check looks at it
+	f, d := start(t, "lost", func(c *daemon.Config) { soon(c); c.Agent.PublishEvery = 100 * time.Millisecond })
+	o, next := newOwnerOf(t, d, "lost"), newOwnerOf(t, d, "lost-next")
+	had := d.has(o.claim, "eth1", profile("default/lost"))
+	say(t, o.claim, "eth1", had.Interface.Addresses)
+	used(t, "lost", 1) // as is published
+	old := leasesOf(t, "lost")
+	d.n.Stop()
+	if err := os.Remove(d.n.Config().Store); err != nil {
+		t.Fatal(err)
+	}
+	f.Start("lost")
+	if got := d.has(next.claim, "eth1", profile("tenure.dev/lost")).Interface.Addresses; slices.Equal(got, had.Interface.Addresses) {
+		t.Errorf("another has %v, which was given before the store was lost", got)
+	}
+	if got := d.has(o.claim, "eth1", profile("default/lost")); !reflect.DeepEqual(got, had) {
+		t.Errorf("asked again it has %+v; want %+v", got, had)
+	}
+	addr, _, _ := strings.Cut(had.Interface.Addresses[0], "/")
+	tool := kubectlTenure(t)
+	if said := tool("who", addr); !strings.Contains(said, "ResourceClaim default/lost, device eth1,") || !strings.Contains(said, "a store of the node published which was lost") {
+		t.Errorf("who says %s", said)
+	}
+	if said := tool("check", "--apart=1s"); !strings.Contains(said, "device eth1 of ResourceClaim default/lost ("+addr+")") {
+		t.Errorf("check says %s", said)
+	}
+	remove(t, o.pod, next.pod)
+	allocate(t, o.claim)
+	allocate(t, next.claim)
+	fleet.Eventually(t, time.Minute, func() error {
+		for name := range leasesOf(t, "lost") {
+			if _, frozen := old[name]; frozen {
+				return fmt.Errorf("lease %s of the lost store is still there", name)
+			}
+		}
+		return nil
+	})
+}
+
+// leasesOf returns the leases of a pool by their names.
+func leasesOf(t *testing.T, pool string) map[string]v1alpha1.IPLease {
+	t.Helper()
+	var all v1alpha1.IPLeaseList
+	if err := kc.List(t.Context(), &all); err != nil {
+		t.Fatal(err)
+	}
+	of := map[string]v1alpha1.IPLease{}
+	for _, l := range all.Items {
+		if l.Spec.Pool == pool {
+			of[l.Name] = l
+		}
+	}
+	return of
 }

@@ -11,13 +11,23 @@ import (
 	"testing"
 	"time"
 
-	resource "k8s.io/api/resource/v1"
-
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
 	"github.com/tenure-ipam/tenure/ipam/history"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
+
+// kubectlTenure returns what runs kubectl tenure, and answers what it says, in one line.
+func kubectlTenure(t *testing.T) (run func(args ...string) string) {
+	t.Helper()
+	tool := fleet.Build(t, cp, "kubectl-tenure")
+	return func(args ...string) string {
+		cmd := exec.CommandContext(t.Context(), tool.Path, args...)
+		cmd.Env = append(os.Environ(), "KUBECONFIG="+tool.Kubeconfig)
+		out, _ := cmd.CombinedOutput() // what it says tells
+		return strings.Join(strings.Fields(string(out)), " ")
+	}
+}
 
 // kubectl tenure names the ResourceClaim that has an address, now and before; of a pod it shows
 // what drivers say in the status of its ResourceClaims.
@@ -28,20 +38,8 @@ func TestTool(t *testing.T) {
 	ip := d.has(c, "eth1", profile("tenure.dev/tool")).Interface.Addresses[0]
 	addr, _, _ := strings.Cut(ip, "/")
 
-	c.Status.Devices = []resource.AllocatedDeviceStatus{{ // as the driver writes it
-		Driver: "dra.net", Pool: "node", Device: "eth1", NetworkData: &resource.NetworkDeviceData{InterfaceName: "net1", IPs: []string{ip}},
-	}}
-	if err := kc.Status().Update(t.Context(), c); err != nil {
-		t.Fatal(err)
-	}
-
-	tool := fleet.Build(t, cp, "kubectl-tenure")
-	run := func(args ...string) string {
-		cmd := exec.CommandContext(t.Context(), tool.Path, args...)
-		cmd.Env = append(os.Environ(), "KUBECONFIG="+tool.Kubeconfig)
-		out, _ := cmd.CombinedOutput() // what it says tells
-		return strings.Join(strings.Fields(string(out)), " ")
-	}
+	say(t, c, "eth1", []string{ip})
+	run := kubectlTenure(t)
 	want := fmt.Sprintf("pool tool: ResourceClaim default/tool, device eth1, of pod default/tool on node %s; given by node %s", d.n.Name, d.n.Name)
 	fleet.Eventually(t, time.Minute, func() error {
 		if said := run("who", addr); !strings.HasPrefix(said, want) {

@@ -162,7 +162,9 @@ func (p pods) PodsOfNode(ctx context.Context, node protocol.NodeName) ([]agent.P
 	found := make([]agent.Pod, 0, len(list))
 	for i := range list {
 		if !list[i].Spec.HostNetwork {
-			found = append(found, podOf(&list[i]))
+			pod := podOf(&list[i])
+			pod.ResourceClaims = kube.ResourceClaimsOf(&list[i])
+			found = append(found, pod)
 		}
 	}
 	return found, nil

@@ -79,9 +79,7 @@ type Claims interface {
 
 // ResourceClaims reads ResourceClaims live.
 type ResourceClaims interface {
-	// ReadDevices returns the UID of the ResourceClaim of that name, and the names of the devices
-	// that are allocated to it. When its last pod has ended there are none.
-	ReadDevices(ctx context.Context, namespace, name string) (uid protocol.UID, devices []string, out protocol.Outcome, err error)
+	ReadDevices(ctx context.Context, namespace, name string) (protocol.ClaimedDevices, protocol.Outcome, error)
 }
 
 // Pools reads and follows pools by name.
@@ -154,6 +152,8 @@ type Pod struct {
 	// MirrorOf is, of a static pod's mirror, the UID by which the runtime knows
 	// the pod.
 	MirrorOf protocol.UID
+	// ResourceClaims are the names of the pod's ResourceClaims. Only [Pods.PodsOfNode] tells them.
+	ResourceClaims []string
 }
 
 // Is reports whether uid, as the runtime told it, is p's. An empty uid is

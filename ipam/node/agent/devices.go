@@ -32,10 +32,11 @@ func (a *Agent) HoldDevice(ctx context.Context, d Device, conf *poolspec.Config)
 	own := *conf
 	own.Pod = poolspec.Pod{Namespace: d.Pod.Namespace, Name: d.Pod.Name, UID: string(d.Pod.UID)}
 	req := agentapi.Request{Verb: agentapi.Add, ContainerID: string(d.Claim.UID), IfName: d.Name, Netns: store.ResourceClaimNetns(d.Claim.Name)}
-	res, err := a.serveAdd(ctx, req, &own, func(_ context.Context, add *addCall) error {
+	res, err := a.serveAdd(ctx, req, &own, func(ctx context.Context, add *addCall) error {
 		add.pod, add.demand.Pod = Pod{PodRef: d.Pod}, d.Pod
 		add.sel = npwg.Selection{Interface: d.Name, Claim: d.IPAMClaim}
-		return nil
+		att := store.Attachment{Key: add.key, Pod: d.Pod, Netns: req.Netns, Boot: a.cfg.Boot, Created: add.arrived.Wall}
+		return a.losses.readBackDevice(ctx, d, att, &own)
 	})
 	took := a.sched.Now().Since(began)
 	a.metrics.request(req.Verb, wireError(err), took)
@@ -158,6 +159,6 @@ func (as *attachments) deviceGone(ctx context.Context, att store.Attachment, ref
 			return false
 		}
 	}
-	uid, devices, out, _ := as.cl.ResourceClaims.ReadDevices(ctx, ref.Namespace, ref.Name)
-	return out == protocol.NotFound || out == protocol.Done && (uid != ref.UID || !slices.Contains(devices, att.IfName))
+	now, out, _ := as.cl.ResourceClaims.ReadDevices(ctx, ref.Namespace, ref.Name)
+	return out == protocol.NotFound || out == protocol.Done && (now.UID != ref.UID || !slices.Contains(now.Devices, att.IfName))
 }

@@ -19,16 +19,17 @@ import (
 type oneResourceClaim struct {
 	uid     protocol.UID
 	devices []string
+	quiet   bool // no driver asks for what its devices have
 	out     protocol.Outcome
 	reads   int
 }
 
-func (c *oneResourceClaim) ReadDevices(_ context.Context, namespace, name string) (protocol.UID, []string, protocol.Outcome, error) {
+func (c *oneResourceClaim) ReadDevices(_ context.Context, namespace, name string) (protocol.ClaimedDevices, protocol.Outcome, error) {
 	c.reads++
 	if namespace != "ns" || name != "nic" {
-		return "", nil, protocol.NotFound, errors.New("not found")
+		return protocol.ClaimedDevices{}, protocol.NotFound, errors.New("not found")
 	}
-	return c.uid, c.devices, c.out, nil
+	return protocol.ClaimedDevices{UID: c.uid, Devices: c.devices, Profile: !c.quiet}, c.out, nil
 }
 
 // boxHost is a host on which pods have sandboxes by the CNI library's results, with a namespace or
@@ -127,5 +128,59 @@ func TestDeviceError(t *testing.T) {
 		if got := a.deviceError(tt.err); got.Fault != tt.want || !errors.Is(got, tt.err) {
 			t.Errorf("%T %v: %d; want %d", tt.err, tt.err, got.Fault, tt.want)
 		}
+	}
+}
+
+// noNetns is a host on which no network namespace is.
+type noNetns struct{ goneHost }
+
+func (noNetns) Netns() ([]store.Netns, error) { return nil, nil }
+
+// TestFrozenForAResourceClaim: what a lost store held stays frozen while a ResourceClaim of that
+// time may have devices, whose addresses a driver has asked for.
+func TestFrozenForAResourceClaim(t *testing.T) {
+	const uid = "rc"
+	pods := []Pod{{PodRef: protocol.PodRef{Namespace: "ns", Name: "p", UID: "p"}, ResourceClaims: []string{"nic", "gone"}}}
+	for _, tt := range []struct {
+		name      string
+		then, now *oneResourceClaim // nil: nobody reads ResourceClaims
+		want      string
+	}{
+		{"it has a device", &oneResourceClaim{uid: uid, out: protocol.Done}, &oneResourceClaim{uid: uid, devices: []string{"eth1"}, out: protocol.Done}, "ResourceClaim ns/nic"},
+		{"it has none", &oneResourceClaim{uid: uid, out: protocol.Done}, &oneResourceClaim{uid: uid, out: protocol.Done}, ""},
+		{"it is gone", &oneResourceClaim{uid: uid, out: protocol.Done}, &oneResourceClaim{out: protocol.NotFound}, ""},
+		{"another has its name", &oneResourceClaim{uid: uid, out: protocol.Done}, &oneResourceClaim{uid: "other", devices: []string{"eth1"}, out: protocol.Done}, ""},
+		{"it is not known", &oneResourceClaim{uid: uid, out: protocol.Done}, &oneResourceClaim{out: protocol.Unknown}, "an error"},
+		{"nobody reads it any more", &oneResourceClaim{uid: uid, out: protocol.Done}, nil, "ResourceClaim ns/nic"},
+		{"it could not be read then", &oneResourceClaim{out: protocol.Refused}, &oneResourceClaim{uid: uid, devices: []string{"eth1"}, out: protocol.Done}, "ResourceClaim ns/nic"},
+		{"no driver asks for it", &oneResourceClaim{uid: uid, quiet: true, out: protocol.Done}, &oneResourceClaim{uid: uid, devices: []string{"gpu"}, out: protocol.Done}, ""},
+		{"nobody read it then", nil, nil, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a := newRestoredAgent(t)
+			a.cfg.Boot = "boot1"
+			a.cl.Pods, a.host = &nodePods{pods: pods}, noNetns{}
+			if tt.then != nil {
+				a.cl.ResourceClaims = tt.then
+			}
+			lost, err := a.losses.moment(t.Context(), protocol.Former{Store: "lost", Boot: "boot1"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := a.losses.stillRuns(t.Context(), lost); err != nil || got != "pod ns/p" {
+				t.Errorf("while the pod runs: %q, %v", got, err)
+			}
+			a.cl.Pods, a.cl.ResourceClaims = &nodePods{}, nil
+			if tt.now != nil {
+				a.cl.ResourceClaims = tt.now
+			}
+			got, err := a.losses.stillRuns(t.Context(), lost)
+			if err != nil {
+				got = "an error"
+			}
+			if got != tt.want {
+				t.Errorf("frozen for %q, %v; want %q", got, err, tt.want)
+			}
+		})
 	}
 }

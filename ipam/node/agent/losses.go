@@ -168,6 +168,9 @@ func (ls *losses) moment(ctx context.Context, f protocol.Former) (lost store.Los
 		uid := cmp.Or(p.MirrorOf, p.UID) // a static pod's mirror may be made anew while the pod runs
 		lost.Pods = append(lost.Pods, protocol.PodRef{Namespace: p.Namespace, Name: p.Name, UID: uid})
 	}
+	if lost.ResourceClaims, err = ls.resourceClaimsOf(ctx, pods); err != nil {
+		return lost, err
+	}
 	// After the pods: one that goes meanwhile leaves its namespace for longer.
 	if lost.Netns, err = ls.host.Netns(); err != nil {
 		return lost, fmt.Errorf("look at the host's network namespaces: %w", err)
@@ -228,7 +231,7 @@ func (ls *losses) stillRuns(ctx context.Context, l store.Lost) (what string, err
 			return "network namespace " + ns.Path, nil
 		}
 	}
-	if len(l.Pods) == 0 {
+	if len(l.Pods) == 0 { // and no ResourceClaims
 		return "", nil
 	}
 	pods, err := ls.cl.Pods.PodsOfNode(ctx, ls.cfg.Node)
@@ -240,7 +243,7 @@ func (ls *losses) stillRuns(ctx context.Context, l store.Lost) (what string, err
 			return "pod " + p.String(), nil
 		}
 	}
-	return "", nil
+	return ls.stillAllocated(ctx, l.ResourceClaims)
 }
 
 // giveBackLost lets go of a lost store's rights that nothing rests on, and forgets

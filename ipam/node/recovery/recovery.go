@@ -52,9 +52,15 @@ func (f Frozen) fromCache(e cniresults.Entry, pods []Pod) (att store.Attachment,
 	if i := slices.IndexFunc(pods, func(p Pod) bool { return uid != "" && (uid == p.UID || uid == p.MirrorOf) }); i >= 0 {
 		att.Pod.Owner = pods[i].Owner
 	}
+	return f.With(conf, att, e.IPs)
+}
+
+// With returns att with those of ips that are of f's rights, as conf asks for them; ok is false if
+// none is. unknown are the pools that are not known now and may have given some of them.
+func (f Frozen) With(conf *poolspec.Config, att store.Attachment, ips []cniresults.IP) (with store.Attachment, unknown []protocol.PoolName, ok bool) {
 	var pools []protocol.PoolName
 	var addrs []netip.Prefix
-	for _, ip := range e.IPs {
+	for _, ip := range ips {
 		addrs = append(addrs, ip.Address)
 	}
 	for _, src := range conf.Sources {
@@ -67,7 +73,7 @@ func (f Frozen) fromCache(e cniresults.Entry, pods []Pod) (att store.Attachment,
 			pools = append(pools, protocol.PoolName(src.Pool))
 		}
 	}
-	right, granted := f.granted(uid, e.IfName)
+	right, granted := f.granted(att.Pod.UID, att.IfName)
 	if granted {
 		att.Use = right.Name
 		if right.Use != nil {
@@ -75,7 +81,7 @@ func (f Frozen) fromCache(e cniresults.Entry, pods []Pod) (att store.Attachment,
 			att.Claim = &claim
 		}
 	}
-	for _, ip := range e.IPs {
+	for _, ip := range ips {
 		x := store.Address{Addr: ip.Address.Addr(), Bits: ip.Address.Bits(), Gateway: ip.Gateway}
 		if granted {
 			var waits []protocol.PoolName

@@ -25,6 +25,8 @@ type Lost struct {
 	// namespaces.
 	Pods  []protocol.PodRef `json:"pods,omitempty"`
 	Netns []Netns           `json:"netns,omitempty"`
+	// ResourceClaims are those that the pods had, and whose devices may have addresses.
+	ResourceClaims []protocol.ResourceClaimRef `json:"resourceClaims,omitempty"`
 }
 
 // A Netns is a network namespace of the host.
