@@ -10,8 +10,8 @@ const (
 	// PoolExhausted says whether every address of the pool is taken or out of
 	// reach.
 	PoolExhausted = "Exhausted"
-	// PoolOverlapping says whether the pool shares addresses with another pool
-	// of its domain.
+	// PoolOverlapping says whether the pool shares addresses with another pool of its domain, or
+	// with one that may be of its network.
 	PoolOverlapping = "Overlapping"
 	// PoolForeignIPAM says that definitions of the pool's segment name another IPAM,
 	// which may give addresses of the pool. It is there only while it is True.
@@ -50,8 +50,8 @@ const (
 // address. Its value is the stranger's hardware address, with dashes.
 const LabelStranger = "tenure.dev/stranger"
 
-// AnnotationDomain is the annotation of another IPAM's network attachment definition that
-// names the L2 segment of its network: a pool with another spec.domain does not share it.
+// AnnotationDomain is the annotation of a network attachment definition that names the L2 segment
+// of its network: a pool with another spec.domain does not share it.
 const AnnotationDomain = "tenure.dev/domain"
 
 // LabelImplicit is the label of an implicit pool, with the value "true": the pool's ranges are what

@@ -40,6 +40,8 @@ type Evidence struct {
 	byName map[string]*Pod           // by namespace/name
 	serves map[protocol.UID][]podUse // whom a grant to a UID serves
 	known  map[string]*Definition    // by namespace/name
+	// sorted are the leases of pools as they are now, by address, as far as that was asked for.
+	sorted map[protocol.PoolName][]protocol.Lease
 	// weighed are the pools that were weighed.
 	weighed   map[protocol.PoolName]*weighing
 	selecting map[string][]*Pod // by the definition that they select
@@ -100,7 +102,7 @@ func Gather(f Facts) *Evidence {
 	e := &Evidence{
 		Facts: f, pods: map[protocol.UID]*Pod{}, byName: map[string]*Pod{}, serves: map[protocol.UID][]podUse{},
 		known: map[string]*Definition{}, selecting: map[string][]*Pod{}, given: map[sighted]bool{}, runs: map[sighted]bool{}, weighed: map[protocol.PoolName]*weighing{},
-		has: map[named]map[netip.Addr]bool{},
+		has: map[named]map[netip.Addr]bool{}, sorted: map[protocol.PoolName][]protocol.Lease{},
 	}
 	for _, b := range f.Kept {
 		for _, name := range []string{"", b.To.Namespace + "/" + b.To.Name} {
@@ -288,87 +290,6 @@ func (w *weighing) unseen(node protocol.NodeName) string {
 	}
 	w.unseenOn[node] = why
 	return why
-}
-
-// reportedAsTenures reports whether the pod's node says that Tenure has given it the address of a
-// claim. Against the other IPAM's record that counts if the node holds the address.
-func (w *weighing) reportedAsTenures(c claim) bool {
-	pod, a := c.pod, c.addr
-	if c.by == byRecord {
-		if w.Fresh { // no node can have given anything of it
-			return false
-		}
-		l, leased := w.leaseOf(a)
-		if !leased || l.Holder.Node != pod.Node || slices.Contains(l.Ceded, a) {
-			return false
-		}
-	}
-	for _, at := range []sighted{{pod: pod.UID}, {pod: pod.uid()}, {name: pod.String()}} {
-		if at.node, at.addr = pod.Node, a; w.given[at] {
-			return true
-		}
-	}
-	return false
-}
-
-// leaseOf returns the lease of the block that an address lies in.
-func (w *weighing) leaseOf(a netip.Addr) (l protocol.Lease, ok bool) {
-	leases := w.leases
-	i, found := slices.BinarySearchFunc(leases, a, func(l protocol.Lease, a netip.Addr) int { return l.Block.Addr().Compare(a) })
-	if !found {
-		i--
-	}
-	if i < 0 || !leases[i].Block.Contains(a) {
-		return l, false
-	}
-	return leases[i], true
-}
-
-// ofTenure reports whether a lease says that Tenure has given an address to a pod. If it says that
-// Tenure has given it to somebody else, owner says to whom.
-func (w *weighing) ofTenure(pod *Pod, a netip.Addr) (ours bool, owner string) {
-	lease, leased := w.leaseOf(a)
-	if !leased {
-		return false, ""
-	}
-	if g, ok := lease.GrantOf(a); ok {
-		return w.grantedByTenure(g, pod)
-	}
-	if lease.Holder.Node == "" || slices.Contains(lease.Ceded, a) || w.Fresh {
-		return false, ""
-	}
-	return published(lease, pod, a)
-}
-
-// grantedByTenure answers as ofTenure does, for an address that is granted by g.
-func (e *Evidence) grantedByTenure(g protocol.Grant, pod *Pod) (ours bool, owner string) {
-	if g.To.Kind == protocol.GranteePod {
-		return false, "" // kept, and not given
-	}
-	for _, u := range e.serves[g.To.UID] {
-		if u.node == pod.Node && (u.pod == pod.uid() || u.pod == pod.UID) {
-			return true, ""
-		}
-	}
-	return false, g.To.String()
-}
-
-// published reports whether the node that holds the lease has published that the pod has an
-// address of it. If it has published another owner, owner says which. What a node has not
-// published, it is asked for.
-func published(lease protocol.Lease, pod *Pod, a netip.Addr) (ours bool, owner string) {
-	for _, text := range lease.Published.Allocations {
-		rest, ok := strings.CutPrefix(text, a.String()+" ")
-		if !ok {
-			continue
-		}
-		name, _, _ := strings.Cut(rest, " ")
-		if name == pod.String() && lease.Holder.Node == pod.Node {
-			return true, ""
-		}
-		return false, fmt.Sprintf("pod %s on %v", name, lease.Holder)
-	}
-	return false, ""
 }
 
 // asked reports whether a node's agent has answered a question of a pool.

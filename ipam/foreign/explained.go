@@ -6,7 +6,6 @@ import (
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/npwg"
-	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
 // explained reports whether what a record or a node says of a pod is of a network of the segment,
@@ -84,10 +83,13 @@ func (w *weighing) unexplained(c claim) bool {
 }
 
 // explains reports whether an address is of d's own ranges, or of a pool that d names: whether it
-// can be given by d as it is now. Another pool may have the rest of the subnet.
+// can be given by d as it is now. Another pool may have the rest of the subnet. A definition that
+// may be of this segment, and whose pool gives the address as well, is one of the segment's.
 func (w *weighing) explains(d *Definition, a netip.Addr) bool {
-	return slices.ContainsFunc(d.explains, func(v allocator.View) bool { return v.Contains(a) }) || slices.ContainsFunc(d.Pools, func(pool string) bool {
-		shape := w.Shapes[protocol.PoolName(pool)]
-		return shape != nil && shape.Assignable(a) == nil
-	})
+	for o := range w.poolsOf(*d) {
+		if !d.Unnamed && o.gives(a) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(d.explains, func(v allocator.View) bool { return v.Contains(a) })
 }

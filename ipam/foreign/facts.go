@@ -28,8 +28,6 @@ type Facts struct {
 	Records []Record
 	// Reports are the answers of the nodes' agents.
 	Reports map[protocol.NodeName]protocol.Report
-	// Shapes are those of all pools: what definitions that name them are for.
-	Shapes map[protocol.PoolName]*allocator.Shape
 	// Asked is what the nodes were asked for; nil is all. PassedOver is what is not waited for any
 	// longer.
 	Asked, PassedOver map[Word]bool
@@ -64,6 +62,8 @@ type Pool struct {
 	// and has the ranges of definitions without a name.
 	Domain  string
 	Unnamed bool
+	// Implicit says that the controller has made it of definitions, and named its domain.
+	Implicit bool
 	// Whole is the shape of the spec, with what is withheld.
 	Whole *allocator.Shape
 	// New are the addresses that nobody has been given yet: those withheld, or all of a
@@ -90,6 +90,8 @@ type Pool struct {
 	ShareWith []string
 	// MayUse reports whether a namespace may use the pool; nil is whether or not.
 	MayUse func(namespace string) bool
+
+	among *others // the pools of the cluster, with this one; nil if none is known
 }
 
 // A Pod is a pod that is bound to a node and has not ended.

@@ -67,7 +67,7 @@ func (w *weighing) retries(p *Pod) bool {
 	some := false
 	for _, name := range p.Selected {
 		d := w.known[name]
-		if d == nil || !w.mine[name] {
+		if d == nil || !w.mine[name] || w.beside[name] { // the ADD of one beside may be answered
 			return false
 		}
 		some = some || slices.Contains(asked[d.Network], p.uid())

@@ -2,13 +2,7 @@ package foreign
 
 import (
 	"cmp"
-	"net/netip"
 	"slices"
-
-	"go4.org/netipx"
-
-	"github.com/tenure-ipam/tenure/allocator"
-	"github.com/tenure-ipam/tenure/ipam/poolspec"
 )
 
 // segment is what tells a pool's segment from others.
@@ -27,12 +21,12 @@ type segment struct {
 func (p Pool) Segment(all []Definition) []Definition { return p.segment(all).definitions }
 
 // segment works out what p's segment is. What a definition of p's own says of its segment p's
-// segment is called as well: a definition that says the same is of it.
+// segment is called as well: a definition that says the same is of it. Where all of them say p's
+// domain, those of pools of other domains are not.
 func (p Pool) segment(all []Definition) segment {
-	domain := cmp.Or(p.Domain, poolspec.DefaultDomain)
-	s := segment{names: map[string]bool{domain: true}}
+	s := segment{names: map[string]bool{p.domain(): true}}
 	var touching []Definition
-	own, unnamed := false, false
+	own, unnamed, unsaid := false, false, false
 	for _, d := range all {
 		if !p.touches(d) {
 			continue
@@ -41,7 +35,7 @@ func (p Pool) segment(all []Definition) segment {
 		if !p.owns(d) {
 			continue
 		}
-		own, unnamed = true, unnamed || d.NetworkName == ""
+		own, unnamed, unsaid = true, unnamed || d.NetworkName == "", unsaid || d.Domain != p.domain()
 		for _, name := range []string{d.Domain, d.NetworkName} {
 			if name != "" {
 				s.names[name] = true
@@ -50,7 +44,7 @@ func (p Pool) segment(all []Definition) segment {
 	}
 	s.named = p.Domain != "" && own && !unnamed
 	for _, d := range touching {
-		if p.owns(d) || !s.isOther(d) {
+		if p.owns(d) || !s.isOther(d) && !(own && !unsaid && p.inOtherDomain(d)) {
 			s.definitions = append(s.definitions, d)
 		}
 	}
@@ -70,22 +64,20 @@ func (d Definition) segmentName() string { return cmp.Or(d.Domain, d.NetworkName
 // owns reports whether d, which touches p, is of p, or will be once it is switched to Tenure. It is
 // then of p's segment, whatever it says.
 func (p Pool) owns(d Definition) bool {
-	return d.Unnamed && d.IPAM == Type || !d.Unnamed && slices.Contains(d.PoolsThen, string(p.Name))
+	return d.Unnamed && d.IPAM == Type && p.Unnamed || !d.Unnamed && slices.Contains(d.PoolsThen, string(p.Name))
 }
 
 // touches reports whether d's ranges overlap p's, or d names p, or labels of namespaces do by which
 // d goes. Of a definition of Tenure's without a name the ranges count, of the pools of the default
-// domain.
+// domain. One of Tenure's that is of another pool may be of p's segment all the same: see mayHave.
 func (p Pool) touches(d Definition) bool {
 	switch unnamed := d.Unnamed && d.IPAM == Type; {
 	case d.ByNamespace, slices.Contains(d.Pools, string(p.Name)) && !unnamed:
 		return true
-	case unnamed && !p.Unnamed, len(d.Pools) > 0 && !unnamed, p.Whole == nil:
+	case p.Whole == nil:
 		return false
+	case unnamed && !p.Unnamed, len(d.Pools) > 0 && !unnamed:
+		return p.mayHave(d)
 	}
-	return slices.ContainsFunc(d.CIDRs, func(c netip.Prefix) bool {
-		return slices.ContainsFunc(p.Whole.Ranges(), func(r allocator.Range) bool {
-			return netipx.IPRangeFrom(r.Start, r.End).Overlaps(netipx.RangeOfPrefix(c))
-		})
-	})
+	return p.overlaps(d.CIDRs)
 }

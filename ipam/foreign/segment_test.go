@@ -187,7 +187,6 @@ func TestUnexplained(t *testing.T) {
 	static := func(ipam string) Definition {
 		return ReadDefinition("ns", "other", `{"name":"other","type":"macvlan","capabilities":{"ips":true},"ipam":`+ipam+`}`, nil)
 	}
-	shape := shapeOf(t, poolspec.RangeText{CIDR: "10.0.0.0/24"})
 	second := network("second", `{"type":"whereabouts","range":"10.0.0.0/24"}`, "vlan20")
 	record := []Record{{Addr: netip.MustParseAddr("10.0.0.5"), Object: "10.0.0.0-24", PodNamespace: "ns", PodName: "p"}}
 	for _, tt := range []struct {
@@ -202,7 +201,7 @@ func TestUnexplained(t *testing.T) {
 		{name: "whereabouts, asked for", d: definition("other", `{"type":"whereabouts","range":"192.168.1.0/24"}`), want: true},
 		{name: "Tenure's, of another range before", d: definition("other", `{"type":"tenure","range":"192.168.1.0/24"}`), want: true},
 		{name: "Tenure's, of a pool that has other addresses or is not there", d: definition("other", `{"type":"tenure","pool":"missing"}`), want: true},
-		{name: "Tenure's, of a pool of the same addresses", d: definition("other", `{"type":"tenure","pool":"twin"}`)},
+		{name: "Tenure's, of another domain's pool of the same addresses", d: definition("other", `{"type":"tenure","pool":"twin"}`)},
 		{name: "another segment by its word", d: network("other", `{"type":"whereabouts","range":"192.168.1.0/24"}`, "vlan20")},
 		{name: "a network_name beside a person's domain", d: definition("other", `{"type":"whereabouts","range":"192.168.1.0/24","network_name":"blue"}`), domain: "vlan10", want: true},
 		{name: "a second definition of another segment explains it", d: definition("other", `{"type":"whereabouts","range":"192.168.1.0/24"}`), selected: []string{"ns/other", "ns/second"}},
@@ -228,8 +227,9 @@ func TestUnexplained(t *testing.T) {
 		for by, f := range proofs {
 			pool := openings(lan(t))
 			pool.Domain = tt.domain
+			Among([]*Pool{&pool, another(t, "twin", "vlan20", false)})
 			f.Agents = map[protocol.NodeName]bool{"n1": true}
-			f.Definitions, f.Shapes = []Definition{switched, tt.d, second}, map[protocol.PoolName]*allocator.Shape{"lan": pool.Whole, "twin": shape}
+			f.Definitions = []Definition{switched, tt.d, second}
 			if keep, _, _ := weighed(pool, f); (fmt.Sprint(keep) == "[10.0.0.5 p]") != tt.want || len(keep) > 1 {
 				t.Errorf("%s, by %s: kept is %q; want it kept: %v", tt.name, by, keep, tt.want)
 			}
@@ -261,16 +261,15 @@ func TestUnexplainedBesidePartOfASubnet(t *testing.T) {
 		{`{"type":"tenure","pool":"part"}`, whole, "[]"},
 		{`{"type":"tenure","pool":"part"}`, poolspec.RangeText{CIDR: "10.0.0.0/24", Start: "10.0.0.1", End: "10.0.0.127"}, "[10.0.0.200 p]"},
 		{`{"type":"tenure","pool":"part"}`, poolspec.RangeText{CIDR: "10.0.0.0/24", Exclude: []string{"10.0.0.128/25"}}, "[10.0.0.200 p]"},
-		{`{"type":"tenure","range":"10.0.0.0/24"}`, poolspec.RangeText{CIDR: "10.0.1.0/24"}, "[]"},
+		{`{"type":"tenure","range":"10.0.0.0/24"}`, poolspec.RangeText{CIDR: "10.0.1.0/24"}, "[10.0.0.200 p]"},
 		{`{"type":"tenure","range":"10.0.0.0/24","range_end":"10.0.0.127"}`, poolspec.RangeText{CIDR: "10.0.1.0/24"}, "[10.0.0.200 p]"},
 		{`{"type":"tenure","range":"10.0.0.0/24","exclude":["10.0.0.128/25"]}`, poolspec.RangeText{CIDR: "10.0.1.0/24"}, "[10.0.0.200 p]"},
 		{`{"type":"tenure","subnet":"10.0.0.0/24","rangeEnd":"10.0.0.127"}`, poolspec.RangeText{CIDR: "10.0.1.0/24"}, "[10.0.0.200 p]"},
 	} {
-		// The pool is of a named domain: definitions that name no pool do not touch it.
 		p := openings(Pool{Name: "rest", Domain: "lan", Object: protocol.Pool{Bits4: 28}, Whole: rest, New: rest.Usable(), Since: now.Add(-time.Second), Fresh: true})
+		Among([]*Pool{&p, {Name: "part", Whole: shapeOf(t, tt.part)}})
 		keep, _, _ := weighed(p, Facts{
 			Definitions: []Definition{definition("net", tt.ipam), definition("new", `{"type":"tenure","pool":"rest"}`)},
-			Shapes:      map[protocol.PoolName]*allocator.Shape{"part": shapeOf(t, tt.part), "rest": rest},
 			Pods:        []Pod{pod("p", "ns/net", "10.0.0.200")}, Agents: map[protocol.NodeName]bool{"n1": true},
 			Reports: seenBy("n1", sighting("10.0.0.200", "p", "net")),
 			Records: []Record{{Addr: netip.MustParseAddr("10.0.0.200"), Object: "10.0.0.0-24", PodNamespace: "ns", PodName: "p"}},

@@ -45,6 +45,9 @@ type Verdict struct {
 	// and Blocked these addresses.
 	Others  []Definition
 	Blocked *netipx.IPSet
+	// Beside are definitions of Tenure's with another pool that gives the same addresses, of which
+	// nobody has said that it is of another segment: addresses are kept for their pods.
+	Beside []Beside
 	// Fence are the names of whereabouts' IPPools that must give nothing new.
 	Fence []string
 	// Conflicts are addresses with two owners, and what cannot be kept for a pod.

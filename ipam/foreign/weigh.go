@@ -46,6 +46,8 @@ type Finding struct {
 	// that have not said so.
 	Asks   map[protocol.NodeName]bool
 	Silent []protocol.NodeName
+	// Beside are definitions of other pools whose pods something is kept for.
+	Beside []Beside
 	// Stage is what the pool waits for, as far as the look tells, and Why says it for people.
 	Stage Stage
 	Why   string
@@ -58,10 +60,10 @@ type weighing struct {
 	segment  segment
 	gone     []Definition                // those of the segment that are gone since a while
 	mine     map[string]bool             // the definitions of the segment, with these
+	beside   map[string]bool             // those of mine that are Tenure's, and of another pool
 	networks map[string]bool             // their networks
 	files    map[protocol.HostLocal]bool // what has to be read: any namespace may name the pool
 	asks     map[protocol.NodeName]bool
-	leases   []protocol.Lease // of the pool as it is now, by address
 	// partly says of which nodes something is refused that may be of the pool, and why.
 	partly map[protocol.NodeName]string
 	// unseenOn is what nodes could not read of the pool's networks, as far as that was asked.
@@ -74,15 +76,12 @@ type weighing struct {
 // Weigh finds what is to be kept of a pool, and whose word is missing for that. Which nodes have to
 // say something does not depend on what any has said.
 func (e *Evidence) Weigh(p *Pool) Finding {
-	w := &weighing{Evidence: e, Pool: p, segment: p.segment(e.Definitions), mine: map[string]bool{}, networks: map[string]bool{}, files: map[protocol.HostLocal]bool{}, asks: map[protocol.NodeName]bool{}, partly: map[protocol.NodeName]string{}, unseenOn: map[protocol.NodeName]string{}}
-	for _, l := range e.Leases[p.Name] {
-		if l.PoolUID == p.Object.UID && l.Block.Bits() == p.Object.BlockBits(l.Block.Addr()) {
-			w.leases = append(w.leases, l)
-		}
-	}
-	slices.SortFunc(w.leases, func(x, y protocol.Lease) int { return x.Block.Addr().Compare(y.Block.Addr()) })
+	w := &weighing{Evidence: e, Pool: p, segment: p.segment(e.Definitions), mine: map[string]bool{}, beside: map[string]bool{}, networks: map[string]bool{}, files: map[protocol.HostLocal]bool{}, asks: map[protocol.NodeName]bool{}, partly: map[protocol.NodeName]string{}, unseenOn: map[protocol.NodeName]string{}}
 	for _, d := range w.segment.definitions {
 		w.mine[d.String()], w.networks[d.Network] = true, true
+		if p.isBeside(d) {
+			w.beside[d.String()] = true
+		}
 		if w.MayUse == nil || w.MayUse(d.Namespace) {
 			w.files[protocol.HostLocal{Network: d.Network, DataDir: d.DataDir}] = true
 		}
@@ -114,7 +113,7 @@ func (e *Evidence) Weigh(p *Pool) Finding {
 	}
 	pending := w.pending()
 	w.askForWaiting(pending)
-	f.Asks = w.asks
+	f.Asks, f.Beside = w.asks, w.doubled()
 	w.judge(&f, pending)
 	return f
 }

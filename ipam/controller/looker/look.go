@@ -47,6 +47,7 @@ type look struct {
 // pool is a pool as a look sees it.
 type pool struct {
 	foreign.Pool
+	object    *v1alpha1.IPPool
 	verdict   foreign.Verdict // without a stage if waits is true
 	waits     bool            // the look decides its stage
 	stopped   bool            // it gives no address, and no pods are checked for it
@@ -82,8 +83,9 @@ func (l *Looker) begin(ctx context.Context) (*look, error) {
 	if slices.ContainsFunc(objects, waits) || len(kept) > 0 || len(l.asking) > 0 {
 		t.unread = t.readRecords(ctx)
 	}
-	for i := range objects {
-		t.consider(ctx, &objects[i], kept)
+	t.see(ctx, objects, kept)
+	for _, p := range t.pools {
+		t.consider(p)
 	}
 	if t.unread == nil && t.cause() {
 		t.unread = t.read(ctx)
@@ -109,7 +111,7 @@ func (l *Looker) newLook() *look {
 	return &look{
 		Looker: l, nodes: map[protocol.NodeName]*node{}, asked: map[protocol.NodeName]*question{}, drafts: map[string]*draft{},
 		facts: foreign.Facts{
-			Now: l.Now(), Others: map[protocol.UID]bool{}, Shapes: map[protocol.PoolName]*allocator.Shape{}, Leases: map[protocol.PoolName][]protocol.Lease{}, Agents: map[protocol.NodeName]bool{},
+			Now: l.Now(), Others: map[protocol.UID]bool{}, Leases: map[protocol.PoolName][]protocol.Lease{}, Agents: map[protocol.NodeName]bool{},
 			Reports: map[protocol.NodeName]protocol.Report{}, Asked: map[foreign.Word]bool{}, PassedOver: map[foreign.Word]bool{},
 		},
 	}
@@ -142,26 +144,35 @@ func (p *pool) decide(s foreign.Stage, why string) {
 	p.verdict.Stage, p.verdict.Why, p.waits = s, why, false
 }
 
+// see takes up the pools that can be read.
+func (t *look) see(ctx context.Context, objects []v1alpha1.IPPool, kept map[protocol.PoolName]map[netip.Addr]protocol.Grantee) {
+	var all []*foreign.Pool
+	for i := range objects {
+		o := &objects[i]
+		whole, err := poolspec.ParsePool(kube.SpecText(o))
+		if err != nil {
+			continue
+		}
+		open := o.Status.Leasing == v1alpha1.LeasingOpen
+		p := &pool{
+			Pool: foreign.Pool{
+				Name: protocol.PoolName(o.Name), Object: kube.PoolOf(o), Domain: o.Spec.Domain, Implicit: o.Labels[v1alpha1.LabelImplicit] == "true", Whole: whole, ShareWith: o.Spec.ShareWith,
+				CheckAll: !open, Fresh: !open && o.Status.Opening == "", TrustStatus: foreign.TrustsStatus(o), Kept: kept[protocol.PoolName(o.Name)], MayUse: t.mayUse(ctx, o),
+			},
+			object: o, verdict: foreign.Verdict{Of: foreign.StateOf(o)}, confirmed: o.Spec.TakeOver == v1alpha1.TakeOverConfirmed,
+		}
+		if poolspec.InDefaultDomain(o.Name, o.Spec.Domain) {
+			p.Domain, p.Unnamed = "", true
+		}
+		t.pools, all = append(t.pools, p), append(all, &p.Pool)
+	}
+	foreign.Among(all)
+}
+
 // consider works out what the look must find out about a pool.
-func (t *look) consider(ctx context.Context, o *v1alpha1.IPPool, kept map[protocol.PoolName]map[netip.Addr]protocol.Grantee) {
-	whole, err := poolspec.ParsePool(kube.SpecText(o))
-	if err != nil {
-		return
-	}
+func (t *look) consider(p *pool) {
+	o := p.object
 	open := o.Status.Leasing == v1alpha1.LeasingOpen
-	p := &pool{
-		Pool: foreign.Pool{
-			Name: protocol.PoolName(o.Name), Object: kube.PoolOf(o), Domain: o.Spec.Domain, Whole: whole, ShareWith: o.Spec.ShareWith, CheckAll: !open, Fresh: !open && o.Status.Opening == "",
-			TrustStatus: foreign.TrustsStatus(o), Kept: kept[protocol.PoolName(o.Name)],
-		},
-		verdict: foreign.Verdict{Of: foreign.StateOf(o)}, confirmed: o.Spec.TakeOver == v1alpha1.TakeOverConfirmed,
-	}
-	t.pools = append(t.pools, p)
-	t.facts.Shapes[p.Name] = whole
-	p.MayUse = t.mayUse(ctx, o)
-	if poolspec.InDefaultDomain(o.Name, o.Spec.Domain) {
-		p.Domain, p.Unnamed = "", true
-	}
 	// It gives none of its addresses, which another IPAM may be about to give.
 	if o.DeletionTimestamp != nil || o.Spec.Allocation == v1alpha1.AllocationStopped {
 		p.stopped = true
@@ -172,7 +183,7 @@ func (t *look) consider(ctx context.Context, o *v1alpha1.IPPool, kept map[protoc
 	}
 	v := &p.verdict
 	v.Others, v.Blocked = p.Others(t.facts.Definitions)
-	p.New = newOf(o, whole, v.Blocked)
+	p.New = newOf(o, p.Whole, v.Blocked)
 	v.Fence = o.Status.Fenced
 	var unfenced []string
 	if waits(*o) && t.unread == nil {
@@ -314,7 +325,7 @@ func (t *look) published() map[protocol.PoolName]foreign.Verdict {
 	all := map[protocol.PoolName]foreign.Verdict{}
 	for _, p := range t.pools {
 		v, last := p.verdict, t.Of(p.Name)
-		v.Conflicts = slices.Concat(p.finding.Conflicts, p.conflicts)
+		v.Conflicts, v.Beside = slices.Concat(p.finding.Conflicts, p.conflicts), p.finding.Beside
 		for word, s := range t.silent {
 			if s.passed && word.Pool == p.Name {
 				v.PassedOver = append(v.PassedOver, word.Node)

@@ -861,7 +861,8 @@ func TestMuchIsPassedOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.facts.Kept, l.facts.Agents["n1"], l.facts.Reports["n1"], l.facts.Asked, l.over = l.kept(), true, report, nil, true
-	l.consider(t.Context(), &pool, c.keptByPool())
+	l.see(t.Context(), []v1alpha1.IPPool{pool}, c.keptByPool())
+	l.consider(l.pools[0])
 	begun := time.Now()
 	l.weigh()
 	l.keep(t.Context())

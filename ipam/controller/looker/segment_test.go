@@ -3,6 +3,7 @@ package looker
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -54,5 +56,43 @@ func TestImplicitPoolTakesOver(t *testing.T) {
 		if _, kept := c.asks[netip.MustParseAddr("10.0.0.5")]; kept == tt.waits || (v.Stage == foreign.StageOthers) != tt.waits {
 			t.Errorf("pool %s of %s beside network_name %q: stage %v, asked to be kept: %v; want it to wait for others: %v", name, tt.ipam, tt.other, v.Stage, c.asks, tt.waits)
 		}
+	}
+}
+
+// TestSecondPoolOfOneRange (I1): a definition of host-local's had its one word changed, and got a
+// second pool of the addresses of pool-1. The nodes are asked for its files before pool-1 gives
+// what an edit has added, and what its pods have is kept of pool-1, too, which says so.
+func TestSecondPoolOfOneRange(t *testing.T) {
+	c := newCluster()
+	first, second := lan(), lan()
+	first.Name, first.Spec.Domain, first.Status.Fenced = "pool-1", "vlan10", nil
+	second.Name, second.UID, second.Spec.Domain, second.Labels = "second", "p2", "second", map[string]string{v1alpha1.LabelImplicit: "true"}
+	second.Status.Withheld = nil
+	c.pools = []v1alpha1.IPPool{second, first}
+	c.more = []string{`{"cniVersion":"1.0.0","name":"second","type":"macvlan","ipam":{"type":"tenure","subnet":"10.0.0.0/16","dataDir":"/var/lib/cni/second"}}`}
+	old := showing("old", "10.0.1.5")
+	old.Annotations = map[string]string{npwg.AnnotationNetworks: "more-0", npwg.AnnotationStatus: `[{"name":"ns/more-0","interface":"net1","ips":["10.0.1.5"]}]`}
+	c.pods = []*corev1.Pod{old}
+	c.answer = func(q protocol.Query) protocol.Report {
+		return protocol.Report{ID: q.ID, Running: []protocol.UID{"old"}, Has: []protocol.Sighting{{
+			Addr: netip.MustParseAddr("10.0.1.5"), Pod: protocol.PodRef{Namespace: "ns", Name: "old", UID: "old"}, Sandbox: "box", Network: "second", IPAM: "host-local",
+		}}}
+	}
+	var of []protocol.PoolName
+	c.gives = func(a grants.Ask) grants.Answer { of = append(of, a.From[0].Pool); return grants.Answer{} }
+	c.look(t)
+	if !slices.ContainsFunc(c.asked, func(q protocol.Query) bool {
+		return slices.Contains(q.HostLocal, protocol.HostLocal{Network: "second", DataDir: "/var/lib/cni/second"})
+	}) {
+		t.Errorf("the nodes are asked %+v; want the files of the second pool's network", c.asked)
+	}
+	if !slices.Contains(of, "pool-1") {
+		t.Errorf("it is kept of pools %v; want pool-1 among them", of)
+	}
+	c.kept = []grants.Held{keptFor("old", "10.0.1.5")}
+	c.kept[0].Pool = "pool-1"
+	c.look(t)
+	if got := c.Of("pool-1").Beside; len(got) != 1 || got[0].Definition != "ns/more-0" || got[0].Pool != "second" || got[0].Domain != "second" {
+		t.Errorf("pool-1 names %v; want ns/more-0 of pool second", got)
 	}
 }

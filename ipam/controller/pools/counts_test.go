@@ -1,13 +1,16 @@
 package pools
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/foreign"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 )
 
@@ -65,6 +68,47 @@ func TestOverlapSaysWhatKeepsPoolsApart(t *testing.T) {
 		s.describe(&st)
 		if c := meta.FindStatusCondition(st.Conditions, v1alpha1.PoolOverlapping); c == nil || c.Message != tt.want {
 			t.Errorf("%q, %+v: %+v; want %q", tt.domain, tt.found, c, tt.want)
+		}
+	}
+}
+
+// TestBesideIsSaid: a pool names the definition of another pool whose pods something of it is kept
+// for, and what to write: the pool that a person has written; or which annotation, where the pools
+// are of two domains.
+func TestBesideIsSaid(t *testing.T) {
+	implicitly := func(p *v1alpha1.IPPool) { p.Labels = map[string]string{v1alpha1.LabelImplicit: "true"} }
+	for _, tt := range []struct {
+		pool *v1alpha1.IPPool
+		by   foreign.Beside
+		want []string
+	}{
+		{with(pool("10.0.0.0/24"), inDomain("vlan10")), foreign.Beside{Definition: "ns/old", Pool: "blue", Domain: "blue", Implicit: true}, []string{
+			"pods of definition ns/old", "pool blue, which it has", `Write the ipam section of ns/old by hand as {"type": "tenure", "pool": "lan"}`, "addresses by pool blue;", "set the annotation tenure.dev/domain=blue of ns/old",
+		}},
+		{with(pool("10.0.0.0/24"), inDomain("blue"), implicitly), foreign.Beside{Definition: "ns/new", Pool: "cams", Domain: "vlan10"}, []string{
+			"pods of definition ns/new", `Write the ipam section of the pool's own definitions by hand as {"type": "tenure", "pool": "cams"}`, "addresses by pool lan;", "set the annotation tenure.dev/domain=vlan10 of ns/new",
+		}},
+		{pool("10.0.0.0/24"), foreign.Beside{Definition: "ns/old", Pool: "range-10-0-0-0-24", Domain: "default-domain", Implicit: true}, []string{
+			`{"type": "tenure", "pool": "lan"}, and then delete the pods that have addresses by pool range-10-0-0-0-24`,
+		}},
+	} {
+		tt.pool.Name = "lan"
+		s := seen{pool: tt.pool, now: noon, foreign: &foreign.Verdict{Beside: []foreign.Beside{tt.by}}}
+		s.shape, s.fault = shapeOf(tt.pool)
+		s.tally = count(nil, s.shape, near)
+		var st v1alpha1.IPPoolStatus
+		s.describe(&st)
+		c := meta.FindStatusCondition(st.Conditions, v1alpha1.PoolOverlapping)
+		if c == nil || c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonSharedAddresses {
+			t.Fatalf("%+v: %+v", tt.by, c)
+		}
+		for _, want := range tt.want {
+			if !strings.Contains(c.Message, want) {
+				t.Errorf("%+v: says %q; want %q in it", tt.by, c.Message, want)
+			}
+		}
+		if same := tt.by.Domain == poolspec.DefaultDomain; same == strings.Contains(c.Message, "annotation") {
+			t.Errorf("%+v: says %q; that the annotation helps, %v", tt.by, c.Message, !same)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package pools
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/foreign"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -278,6 +280,49 @@ func (r *Reconciler) before(pool *v1alpha1.IPPool, shape *allocator.Shape) *allo
 		return nil
 	}
 	return was.shape
+}
+
+// tellOverlaps fills in the condition about other pools that give addresses of the pool.
+func (s seen) tellOverlaps(st *v1alpha1.IPPoolStatus) {
+	var shared []string
+	if all := s.overlaps.siblings; len(all) > 0 {
+		shared = append(shared, fmt.Sprintf("the pool shares addresses of domain %s with %s: only the oldest is opened", s.pool.Spec.Domain, strings.Join(few(all, "pools"), ", ")))
+	}
+	if all := s.overlaps.loose; len(all) > 0 {
+		shared = append(shared, fmt.Sprintf("the pool shares addresses with %s, and neither names its domain: an address may be given twice", strings.Join(few(all, "pools"), ", ")))
+	}
+	if s.foreign != nil {
+		var beside []string
+		for _, b := range s.foreign.Beside {
+			beside = append(beside, besideText(s.pool, b))
+		}
+		shared = append(shared, few(beside, "definitions")...)
+	}
+	switch {
+	case len(shared) > 0:
+		s.set(st, v1alpha1.PoolOverlapping, metav1.ConditionTrue, v1alpha1.ReasonSharedAddresses, strings.Join(shared, "; "))
+	case len(s.lingering) > 0:
+		s.set(st, v1alpha1.PoolOverlapping, metav1.ConditionTrue, v1alpha1.ReasonSharedAddresses, fmt.Sprintf(
+			"the pool has addresses that leases of %s still cover, and neither names its domain: an address may be given twice until these are given back; "+
+				"name one domain in both (spec.domain), and the pool waits for that", strings.Join(few(s.lingering, "pools"), ", ")))
+	default:
+		s.set(st, v1alpha1.PoolOverlapping, metav1.ConditionFalse, v1alpha1.ReasonDisjoint, "no other pool has these addresses")
+	}
+}
+
+// besideText says of a definition of another pool, of whose pods something of p is kept, what to do
+// about it. Of two pools the one goes that the controller has made.
+func besideText(p *v1alpha1.IPPool, b foreign.Beside) string {
+	what, pool, gone := b.Definition, p.Name, b.Pool
+	if implicit(p) && !b.Implicit {
+		what, pool, gone = "the pool's own definitions", b.Pool, p.Name
+	}
+	text := fmt.Sprintf("pods of definition %s have addresses of the pool by another IPAM, and pool %s, which it has, gives these as well: on one network an address may be given twice. "+
+		"Write the ipam section of %s by hand as {\"type\": \"tenure\", \"pool\": %q}, and then delete the pods that have addresses by pool %s", b.Definition, b.Pool, what, pool, gone)
+	if own := cmp.Or(p.Spec.Domain, poolspec.DefaultDomain); own != b.Domain {
+		text += fmt.Sprintf("; or, if the networks are two, set the annotation %s=%s of %s", v1alpha1.AnnotationDomain, b.Domain, b.Definition)
+	}
+	return text
 }
 
 // lingering is what was found out of a pool that names no domain: other such pools

@@ -340,23 +340,7 @@ func (s seen) describe(st *v1alpha1.IPPoolStatus) (counted bool) {
 	s.setExhausted(st)
 	s.tellForeign(st)
 	s.tellTwoOwners(st)
-	switch {
-	case len(s.overlaps.siblings)+len(s.overlaps.loose) > 0:
-		var shared []string
-		if all := s.overlaps.siblings; len(all) > 0 {
-			shared = append(shared, fmt.Sprintf("the pool shares addresses of domain %s with %s: only the oldest is opened", s.pool.Spec.Domain, strings.Join(few(all, "pools"), ", ")))
-		}
-		if all := s.overlaps.loose; len(all) > 0 {
-			shared = append(shared, fmt.Sprintf("the pool shares addresses with %s, and neither names its domain: an address may be given twice", strings.Join(few(all, "pools"), ", ")))
-		}
-		s.set(st, v1alpha1.PoolOverlapping, metav1.ConditionTrue, v1alpha1.ReasonSharedAddresses, strings.Join(shared, "; "))
-	case len(s.lingering) > 0:
-		s.set(st, v1alpha1.PoolOverlapping, metav1.ConditionTrue, v1alpha1.ReasonSharedAddresses, fmt.Sprintf(
-			"the pool has addresses that leases of %s still cover, and neither names its domain: an address may be given twice until these are given back; "+
-				"name one domain in both (spec.domain), and the pool waits for that", strings.Join(few(s.lingering, "pools"), ", ")))
-	default:
-		s.set(st, v1alpha1.PoolOverlapping, metav1.ConditionFalse, v1alpha1.ReasonDisjoint, "no other pool has these addresses")
-	}
+	s.tellOverlaps(st)
 	outside := ""
 	if s.tally.outside > 0 {
 		outside = fmt.Sprintf("addresses in use, or granted, that the ranges do not have: %d; they will not be given again", s.tally.outside)

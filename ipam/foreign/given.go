@@ -1,0 +1,117 @@
+package foreign
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// reportedAsTenures reports whether the pod's node says that Tenure has given it the address of a
+// claim. Against the other IPAM's record that counts if the node holds the address, by this pool or
+// by one beside it.
+func (w *weighing) reportedAsTenures(c claim) bool {
+	pod, a := c.pod, c.addr
+	holds := func(p *Pool) bool {
+		l, leased := w.leaseOf(p, a)
+		return !p.Fresh && leased && l.Holder.Node == pod.Node && !slices.Contains(l.Ceded, a)
+	}
+	if c.by == byRecord && !holds(w.Pool) && !slices.ContainsFunc(w.poolsBeside(pod), holds) {
+		return false
+	}
+	for _, at := range []sighted{{pod: pod.UID}, {pod: pod.uid()}, {name: pod.String()}} {
+		if at.node, at.addr = pod.Node, a; w.given[at] {
+			return true
+		}
+	}
+	return false
+}
+
+// leasesOf returns the leases of a pool as it is now, by address.
+func (e *Evidence) leasesOf(p *Pool) []protocol.Lease {
+	leases, known := e.sorted[p.Name]
+	if known {
+		return leases
+	}
+	for _, l := range e.Leases[p.Name] {
+		if l.PoolUID == p.Object.UID && l.Block.Bits() == p.Object.BlockBits(l.Block.Addr()) {
+			leases = append(leases, l)
+		}
+	}
+	slices.SortFunc(leases, func(x, y protocol.Lease) int { return x.Block.Addr().Compare(y.Block.Addr()) })
+	e.sorted[p.Name] = leases
+	return leases
+}
+
+// leaseOf returns the lease of a pool for the block that an address lies in.
+func (e *Evidence) leaseOf(p *Pool, a netip.Addr) (l protocol.Lease, ok bool) {
+	leases := e.leasesOf(p)
+	i, found := slices.BinarySearchFunc(leases, a, func(l protocol.Lease, a netip.Addr) int { return l.Block.Addr().Compare(a) })
+	if !found {
+		i--
+	}
+	if i < 0 || !leases[i].Block.Contains(a) {
+		return l, false
+	}
+	return leases[i], true
+}
+
+// ofTenure reports whether a lease says that Tenure has given an address to a pod, by this pool or
+// by one beside it. If a lease of this one says that Tenure has given it to somebody else, owner
+// says to whom.
+func (w *weighing) ofTenure(pod *Pod, a netip.Addr) (ours bool, owner string) {
+	ours, owner = w.givenBy(w.Pool, pod, a)
+	return ours || slices.ContainsFunc(w.poolsBeside(pod), func(p *Pool) bool {
+		ours, _ := w.givenBy(p, pod, a)
+		return ours
+	}), owner
+}
+
+// givenBy reports whether a lease of a pool says that Tenure has given an address to a pod, or to
+// whom else.
+func (e *Evidence) givenBy(p *Pool, pod *Pod, a netip.Addr) (ours bool, owner string) {
+	lease, leased := e.leaseOf(p, a)
+	if !leased {
+		return false, ""
+	}
+	if g, ok := lease.GrantOf(a); ok {
+		return e.grantedByTenure(g, pod)
+	}
+	if lease.Holder.Node == "" || slices.Contains(lease.Ceded, a) || p.Fresh {
+		return false, ""
+	}
+	return published(lease, pod, a)
+}
+
+// grantedByTenure answers as givenBy does, for an address that is granted by g.
+func (e *Evidence) grantedByTenure(g protocol.Grant, pod *Pod) (ours bool, owner string) {
+	if g.To.Kind == protocol.GranteePod {
+		return false, "" // kept, and not given
+	}
+	for _, u := range e.serves[g.To.UID] {
+		if u.node == pod.Node && (u.pod == pod.uid() || u.pod == pod.UID) {
+			return true, ""
+		}
+	}
+	return false, g.To.String()
+}
+
+// published reports whether the node that holds the lease has published that the pod has an
+// address of it. If it has published another owner, owner says which. What a node has not
+// published, it is asked for.
+func published(lease protocol.Lease, pod *Pod, a netip.Addr) (ours bool, owner string) {
+	for _, text := range lease.Published.Allocations {
+		rest, ok := strings.CutPrefix(text, a.String()+" ")
+		if !ok {
+			continue
+		}
+		name, _, _ := strings.Cut(rest, " ")
+		if name == pod.String() && lease.Holder.Node == pod.Node {
+			return true, ""
+		}
+		return false, fmt.Sprintf("pod %s on %v", name, lease.Holder)
+	}
+	return false, ""
+}

@@ -1,0 +1,78 @@
+package controller_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/test/fleet"
+)
+
+// TestSecondPoolOfOneRange (I1): a definition of whereabouts' beside a person's pool has its one
+// word changed by hand, against what the condition says, and gets a pool of its own. What its pods
+// have is kept of both pools, from before the person's one is open, or is wider; and each says what
+// to do. A pool of another domain, which a person has written as well, is another segment.
+func TestSecondPoolOfOneRange(t *testing.T) {
+	start(t)
+	ns, name, blue := namespace(t), fleet.Unique("pool"), fleet.Unique("blue")
+	definition(t, ns, "a", fleet.Unique("a"), ofPool(name))
+	const theirs = `{"type":"whereabouts","range":"10.89.0.0/24","network_name":%q}`
+	b := definition(t, ns, "b", fleet.Unique("b"), fmt.Sprintf(theirs, blue))
+	running(t, ns, "old-a", "nowhere", "a", "10.89.0.4")
+	running(t, ns, "old-b", "nowhere", "b", "10.89.0.5")
+	running(t, ns, "late-b", "nowhere", "b", "10.89.0.200")
+	vlan20 := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: fleet.Unique("vlan20")}, Spec: v1alpha1.IPPoolSpec{Ranges: []v1alpha1.Range{{CIDR: "10.89.0.0/24"}}, Domain: "vlan20"}}
+	definition(t, ns, "c", fleet.Unique("c"), ofPool(vlan20.Name))
+	running(t, ns, "old-c", "nowhere", "c", "10.89.0.6")
+
+	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPPoolSpec{Domain: name, Ranges: []v1alpha1.Range{{CIDR: "10.89.0.0/24", End: "10.89.0.127"}}}}
+	fleet.Create(t, kc, p)
+	eventually(t, 20*time.Second, func() error {
+		if _, err := read(p); err != nil {
+			return err
+		}
+		return condition(p.Status.Conditions, v1alpha1.PoolForeignIPAM, metav1.ConditionTrue, "OtherDefinitions", ns+"/b (whereabouts)", "by hand")
+	})
+	fleet.Create(t, kc, vlan20)
+	fleet.Edit(t, kc, b, func() { b.Spec.Config = strings.Replace(b.Spec.Config, "whereabouts", "tenure", 1) })
+	opened(t, p)
+	if got, want := kept(t, name), []string{"10.89.0.4 old-a", "10.89.0.5 old-b"}; !slices.Equal(got, want) {
+		t.Errorf("the pool is open and keeps %q; want %q", got, want)
+	}
+	awaitOpen(t, blue)
+	if got, want := kept(t, blue), []string{"10.89.0.200 late-b", "10.89.0.4 old-a", "10.89.0.5 old-b", "10.89.0.6 old-c"}; !slices.Equal(got, want) {
+		t.Errorf("the second pool is open and keeps %q; want %q", got, want)
+	}
+	fleet.Edit(t, kc, p, func() { p.Spec.Ranges[0].End = "" })
+	eventually(t, 20*time.Second, func() error {
+		if _, err := read(p); err != nil {
+			return err
+		}
+		if p.Status.ObservedGeneration != p.Generation || len(p.Status.Withheld) > 0 {
+			return fmt.Errorf("withholds %q", p.Status.Withheld)
+		}
+		return condition(p.Status.Conditions, v1alpha1.PoolOverlapping, metav1.ConditionTrue, v1alpha1.ReasonSharedAddresses,
+			"definition "+ns+"/b ", "pool "+blue, `{"type": "tenure", "pool": "`+name+`"}`, v1alpha1.AnnotationDomain+"="+blue)
+	})
+	if got, want := kept(t, name), []string{"10.89.0.200 late-b", "10.89.0.4 old-a", "10.89.0.5 old-b"}; !slices.Equal(got, want) {
+		t.Errorf("the pool is wider and keeps %q; want %q", got, want)
+	}
+	opened(t, vlan20)
+	if got, want := kept(t, vlan20.Name), []string{"10.89.0.200 late-b", "10.89.0.5 old-b", "10.89.0.6 old-c"}; !slices.Equal(got, want) {
+		t.Errorf("the pool of another domain keeps %q; want %q: nothing of the person's other pool", got, want)
+	}
+
+	// The word that the networks are two: it is said no more.
+	fleet.Edit(t, kc, b, func() { b.Annotations = map[string]string{v1alpha1.AnnotationDomain: blue} })
+	eventually(t, 60*time.Second, func() error {
+		if _, err := read(p); err != nil {
+			return err
+		}
+		return condition(p.Status.Conditions, v1alpha1.PoolOverlapping, metav1.ConditionFalse, v1alpha1.ReasonDisjoint)
+	})
+}
