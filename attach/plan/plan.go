@@ -6,6 +6,7 @@ package plan
 import (
 	"encoding/json"
 	"net/netip"
+	"slices"
 
 	"github.com/tenure-ipam/tenure/attach/facts"
 )
@@ -29,6 +30,11 @@ type Plan struct {
 	// Notes are what is worth knowing and changes nothing, for people who look at a
 	// plan. They are not kept.
 	Notes []string `json:"-"`
+}
+
+// DefaultStep returns the index of the step of the default network, -1 if there is none.
+func DefaultStep(steps []Step) int {
+	return slices.IndexFunc(steps, func(s Step) bool { return s.Default })
 }
 
 // A Step is one attachment: one network configuration list, run for one

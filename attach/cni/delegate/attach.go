@@ -27,7 +27,8 @@ func (r *Runner) Attach(ctx context.Context, h journal.Head) (types.Result, fact
 		return nil, facts.Report{}, err
 	}
 	a := &attaching{Runner: r, Head: h, lists: lists, done: make([]step, len(h.Plan.Steps))}
-	if a.defaultStep() < 0 {
+	of := plan.DefaultStep(h.Plan.Steps)
+	if of < 0 {
 		return nil, facts.Report{}, errors.New("the plan has no default network")
 	}
 	a.Head.Boot = r.Boot
@@ -42,7 +43,7 @@ func (r *Runner) Attach(ctx context.Context, h journal.Head) (types.Result, fact
 	}
 	err = errors.Join(err, log.Close())
 	if err == nil {
-		return a.done[a.defaultStep()].result, report, nil
+		return a.done[of].result, report, nil
 	}
 	// A caller that has gone does not take with it what is to be undone.
 	if left := r.Detach(context.WithoutCancel(ctx), h.Key, h.Netns); left != nil {
@@ -76,15 +77,6 @@ type step struct {
 	result types.Result     // in the version of its configuration
 	full   *types100.Result // the same, in the newest
 	device json.RawMessage  // what its device information file said
-}
-
-func (a *attaching) defaultStep() int {
-	for i, s := range a.Plan.Steps {
-		if s.Default {
-			return i
-		}
-	}
-	return -1
 }
 
 // syncJournal writes the journal to disk, as must be done before the first plugin is called.

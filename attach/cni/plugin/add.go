@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -175,8 +174,7 @@ func (c *call) keepDefault(conf *plan.Config, p plan.Plan, answer facts.Answer) 
 	}
 	var err error
 	if plan.HasConfig(answer.Networks, ref) {
-		i := slices.IndexFunc(p.Steps, func(s plan.Step) bool { return s.Default })
-		err = c.state.KeepDefault(ref.String(), p.Steps[i].List)
+		err = c.state.KeepDefault(ref.String(), p.Steps[plan.DefaultStep(p.Steps)].List)
 	} else {
 		err = c.state.DropDefault()
 	}

@@ -110,7 +110,7 @@ func (c *call) difference(ctx context.Context, conf *plan.Config, e *journal.Ent
 // go are made by it.
 func callAgain(e *journal.Entry, attached []plan.Step) plan.Call {
 	call := plan.Call{ContainerID: e.ContainerID, Netns: e.Netns, IfName: e.IfName, Running: true}
-	if i := slices.IndexFunc(attached, func(s plan.Step) bool { return s.Default }); i >= 0 {
+	if i := plan.DefaultStep(attached); i >= 0 {
 		call.Args, call.Runtime = attached[i].Args, attached[i].Capabilities
 	}
 	return call
