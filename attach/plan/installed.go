@@ -5,6 +5,9 @@ import (
 	"fmt"
 )
 
+// RuntimeExtensions are those of the files of configurations that a runtime reads.
+var RuntimeExtensions = []string{".conflist", ".conf", ".json"}
+
 // ParseInstalled reads the configuration of tenure-attach out of what is installed for
 // a runtime: a list that has it among its plugins, or it alone.
 func ParseInstalled(text []byte) (*Config, error) {

@@ -193,7 +193,7 @@ func Installed(dir string) (*plan.Config, error) {
 		return nil, fmt.Errorf("the runtime's configurations: %w", err)
 	}
 	for _, e := range names { // in the order in which a runtime looks
-		if !slices.Contains([]string{".conf", ".conflist", ".json"}, filepath.Ext(e.Name())) {
+		if !slices.Contains(plan.RuntimeExtensions, filepath.Ext(e.Name())) {
 			continue
 		}
 		path := filepath.Join(dir, e.Name())

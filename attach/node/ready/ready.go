@@ -47,9 +47,6 @@ func DefaultConfig() Config {
 	return Config{Dir: plan.DefaultConfDir, Name: "00-tenure.conflist", Every: time.Second}
 }
 
-// extensions are those of files that a runtime reads.
-var extensions = []string{".conflist", ".conf", ".json"}
-
 // Validate reports every fault of c.
 func (c Config) Validate() error {
 	var errs []error
@@ -58,8 +55,8 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf("%s is %q, must be an absolute path", name, path))
 		}
 	}
-	if c.Name != filepath.Base(c.Name) || !slices.Contains(extensions, filepath.Ext(c.Name)) {
-		errs = append(errs, fmt.Errorf("Name is %q, must be a file's name that ends in one of %s", c.Name, strings.Join(extensions, ", ")))
+	if c.Name != filepath.Base(c.Name) || !slices.Contains(plan.RuntimeExtensions, filepath.Ext(c.Name)) {
+		errs = append(errs, fmt.Errorf("Name is %q, must be a file's name that ends in one of %s", c.Name, strings.Join(plan.RuntimeExtensions, ", ")))
 	}
 	if c.Source == filepath.Join(c.Dir, c.Name) {
 		errs = append(errs, fmt.Errorf("Source is %q, the very file that is written and removed", c.Source))
@@ -150,7 +147,7 @@ func (k *Keeper) Before() string {
 		if e.Name() >= k.cfg.Name {
 			break
 		}
-		if !e.IsDir() && slices.Contains(extensions, filepath.Ext(e.Name())) {
+		if !e.IsDir() && slices.Contains(plan.RuntimeExtensions, filepath.Ext(e.Name())) {
 			return e.Name()
 		}
 	}
