@@ -2,14 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"runtime"
 	"time"
 
-	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
 	"github.com/tenure-ipam/tenure/attach/cni/plugin"
@@ -38,9 +36,6 @@ func runHotplug(ctx context.Context, args []string, _, stderr io.Writer) error {
 	mounts := flags.String("mount-namespace", "/proc/1/ns/mnt", "mount namespace to run plugins in; empty: this process's own")
 	debug := flags.Bool("debug", false, "log more")
 	if err := flags.Parse(args); err != nil {
-		if errors.Is(err, pflag.ErrHelp) {
-			return err
-		}
 		return fmt.Errorf("%w: see tenured hotplug --help", err)
 	}
 	if flags.NArg() > 0 {
