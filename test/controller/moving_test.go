@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/cmd/tenure-controller/controller"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/test/fleet"
@@ -327,15 +329,17 @@ func TestReservation(t *testing.T) {
 // TestNewDefinitionsWaitForNoPod: a pod that is made with its definitions, which have always been
 // Tenure's, does not keep their pool closed: no other IPAM's ADD can be under way.
 func TestNewDefinitionsWaitForNoPod(t *testing.T) {
-	start(t)
+	var ahead atomic.Int64
+	now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	start(t, func(c *controller.Config) { c.Now = now })
 	opened(t, pool(t, "10.87.0.0/24")) // the controller watches definitions by now
-	time.Sleep(7 * time.Second)        // of pods that are bound so soon after that, clocks do not tell
+	ahead.Add(int64(7 * time.Second))  // of pods that are bound so soon after that, clocks do not tell
 	ns, name := namespace(t), fleet.Unique("pool")
 	for _, network := range []string{"first", "second"} {
 		definition(t, ns, network, fleet.Unique("net"), ofPool(name))
 	}
 	waits := running(t, ns, "waits", "nowhere", "first,second")
-	waits.Status.Conditions[0].LastTransitionTime = metav1.Now()
+	waits.Status.Conditions[0].LastTransitionTime = metav1.NewTime(now())
 	if err := kc.Status().Update(t.Context(), waits); err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -62,6 +61,6 @@ func (c *Controller) looker(from cache.Cache, live *kube.API, b *grants.Broker, 
 		Registrations: func(ctx context.Context) ([]protocol.Registration, error) {
 			return cachedRegistrations(ctx, from, c.cfg.RegistrationNamespace)
 		},
-		Calls: 16, Metrics: looker.NewMetrics(), Log: c.log.With("part", "foreign"), Now: time.Now,
+		Calls: 16, Metrics: looker.NewMetrics(), Log: c.log.With("part", "foreign"), Now: c.cfg.Now,
 	}
 }

@@ -3,7 +3,6 @@ package controller
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -20,10 +19,10 @@ func (c *Controller) advertise(mgr manager.Manager, direct client.Client, rooms 
 		return fmt.Errorf("make a client: %w", err)
 	}
 	log := c.log.With("part", "advertise")
-	pods := &advertise.Pods{Changed: func(pool string) { changed.Fire("", pool) }, Now: time.Now}
+	pods := &advertise.Pods{Changed: func(pool string) { changed.Fire("", pool) }, Now: c.cfg.Now}
 	watch := advertise.NewWatch(pods, from, log)
 	r := advertise.New(advertise.Config{
-		Cache: mgr.GetCache(), RegistrationNamespace: c.cfg.RegistrationNamespace, Write: direct, Rooms: rooms, Watch: watch, Log: log, Now: time.Now,
+		Cache: mgr.GetCache(), RegistrationNamespace: c.cfg.RegistrationNamespace, Write: direct, Rooms: rooms, Watch: watch, Log: log, Now: c.cfg.Now,
 	})
 	return errors.Join(mgr.Add(manager.RunnableFunc(watch.Run)), r.Setup(mgr, changed))
 }

@@ -112,6 +112,9 @@ type Config struct {
 
 	// Profiles serves profiles of this process where Metrics are, below /debug/pprof/.
 	Profiles bool
+
+	// Now is the wall clock.
+	Now func() time.Time
 }
 
 // DefaultConfig returns the Config for production.
@@ -121,7 +124,7 @@ func DefaultConfig() Config {
 		LeaderElection:        true, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
 		Workers:     64,
 		CountsEvery: time.Minute, Idle: time.Minute, StatefulSetClaims: true, DefaultPodNetwork: true, NeutronCloud: "openstack", NeutronEvery: time.Minute, TakeOverMargin: deadnodes.DefaultMargin,
-		Health: ":9472", Metrics: ":9473", Webhooks: ":9474", WebhookCertificate: "/etc/tenure/webhook",
+		Health: ":9472", Metrics: ":9473", Webhooks: ":9474", WebhookCertificate: "/etc/tenure/webhook", Now: time.Now,
 	}
 }
 
@@ -267,20 +270,20 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 	}
 	ofPools = &pools.Reconciler{
 		Cache: mgr.GetCache(), Starving: b.Starving, Changed: &triggers.pools, Write: direct, Live: live, Networks: catalog, Shapes: shapes,
-		Metrics: pools.NewMetrics(), Log: c.log.With("part", "pools"), CountsEvery: c.cfg.CountsEvery, Now: time.Now,
+		Metrics: pools.NewMetrics(), Log: c.log.With("part", "pools"), CountsEvery: c.cfg.CountsEvery, Now: c.cfg.Now,
 	}
-	reviews := access.NewReviews(time.Now, live.MayUse(access.Pool))
+	reviews := access.NewReviews(c.cfg.Now, live.MayUse(access.Pool))
 	ofClaims := &claims.Reconciler{
 		Cache: mgr.GetCache(), Status: direct, Live: live, Broker: b, Networks: catalog, Admission: admission{mgr.GetCache(), reviews}, Machines: live,
-		Events: mgr.GetEventRecorder(name), Metrics: claims.NewMetrics(), Log: c.log.With("part", "claims"), Now: time.Now,
+		Events: mgr.GetEventRecorder(name), Metrics: claims.NewMetrics(), Log: c.log.With("part", "claims"), Now: c.cfg.Now,
 	}
 	following := c.ports(mgr, direct, b, ofPools, ofClaims, triggers)
 	ofRequests := &requests.Reconciler{
 		Cache: mgr.GetCache(), API: live, Broker: b,
-		Metrics: requests.NewMetrics(), Log: c.log.With("part", "requests"), Now: time.Now,
+		Metrics: requests.NewMetrics(), Log: c.log.With("part", "requests"), Now: c.cfg.Now,
 	}
 	ofReservations := &reservations.Reconciler{
-		Cache: mgr.GetCache(), Live: live, Status: direct, Broker: b, Log: c.log.With("part", "reservations"), Now: time.Now,
+		Cache: mgr.GetCache(), Live: live, Status: direct, Broker: b, Log: c.log.With("part", "reservations"), Now: c.cfg.Now,
 	}
 	begun := time.Now() // what passes since is told by the monotonic clock
 	ofDead := &deadnodes.Reconciler{
@@ -338,7 +341,7 @@ func (c *Controller) strangers(mgr manager.Manager, write client.Client, ofPools
 	}
 	r := &strangers.Reconciler{
 		Cache: mgr.GetCache(), RegistrationNamespace: c.cfg.RegistrationNamespace, Write: write, Shapes: ofPools.Shapes,
-		Events: mgr.GetEventRecorder(name), Now: time.Now, Log: c.log.With("part", "strangers"),
+		Events: mgr.GetEventRecorder(name), Now: c.cfg.Now, Log: c.log.With("part", "strangers"),
 	}
 	return r.Setup(mgr)
 }
@@ -350,7 +353,7 @@ func (c *Controller) definitions(mgr manager.Manager, write client.Client, live 
 		Events: mgr.GetEventRecorder(name), Log: c.log.With("part", "pools"),
 	}
 	faulty := &pools.Definitions{
-		Cache: mgr.GetCache(), Networks: catalog, Events: mgr.GetEventRecorder(name), Log: c.log.With("part", "definitions"), Now: time.Now,
+		Cache: mgr.GetCache(), Networks: catalog, Events: mgr.GetEventRecorder(name), Log: c.log.With("part", "definitions"), Now: c.cfg.Now,
 	}
 	return errors.Join(implicit.Setup(mgr, catalog), faulty.Setup(mgr))
 }

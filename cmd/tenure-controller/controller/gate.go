@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"strconv"
-	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -33,10 +32,10 @@ func (c *Controller) gate(ctx context.Context, mgr manager.Manager, direct clien
 	if err := gate.Index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err //nolint:wrapcheck // says what it is about
 	}
-	reviews := access.NewReviews(time.Now, live.MayUse(access.PodNetwork))
+	reviews := access.NewReviews(c.cfg.Now, live.MayUse(access.PodNetwork))
 	r := &gate.Reconciler{
 		Cache: mgr.GetCache(), Live: direct, Known: cachedNetworks{admission{mgr.GetCache(), reviews}},
-		Events: mgr.GetEventRecorder(name), Log: log, Now: time.Now,
+		Events: mgr.GetEventRecorder(name), Log: log, Now: c.cfg.Now,
 	}
 	if err := r.Setup(mgr, trigger.Workers(gateWorkers)); err != nil {
 		return err //nolint:wrapcheck // likewise

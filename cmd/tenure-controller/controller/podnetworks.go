@@ -44,7 +44,7 @@ func (c *Controller) podNetworks(ctx context.Context, mgr manager.Manager, direc
 	if err := (&podnetworks.Networks{Cluster: shared}).Setup(mgr); err != nil {
 		return err //nolint:wrapcheck // likewise
 	}
-	if err := (&podnetworks.Unattached{Cluster: shared, Now: time.Now}).Setup(mgr); err != nil {
+	if err := (&podnetworks.Unattached{Cluster: shared, Now: c.cfg.Now}).Setup(mgr); err != nil {
 		return err //nolint:wrapcheck // likewise
 	}
 	if err := (&podnetworks.Attachments{Cluster: shared}).Setup(mgr); err != nil {

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"errors"
-	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -32,7 +31,7 @@ func (c *Controller) ports(mgr manager.Manager, direct client.Client, b *grants.
 			triggers.subnets.Fire("", string(name))
 			triggers.pool(name)
 		},
-		Metrics: ports.NewMetrics(), Log: c.log.With("part", "neutron"), Now: time.Now, SweepEvery: c.cfg.NeutronEvery,
+		Metrics: ports.NewMetrics(), Log: c.log.With("part", "neutron"), Now: c.cfg.Now, SweepEvery: c.cfg.NeutronEvery,
 	}).Init()
 	ofPools.Stolen, ofClaims.Ports, ofClaims.Write = made.Stolen, made, direct
 	f := following{ports: made, pairs: &ports.Pairs{Ports: made, Write: direct}}
@@ -44,7 +43,7 @@ func (c *Controller) ports(mgr manager.Manager, direct client.Client, b *grants.
 	}
 	f.follower = &ports.Follower{
 		Cache: mgr.GetCache(), Write: direct, Connect: cloud.Connect, Trouble: made.Trouble, Events: mgr.GetEventRecorder(name),
-		Log: c.log.With("part", "neutron"), Now: time.Now, Every: c.cfg.NeutronEvery,
+		Log: c.log.With("part", "neutron"), Now: c.cfg.Now, Every: c.cfg.NeutronEvery,
 	}
 	return f
 }

@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"errors"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -41,7 +40,7 @@ func (c *Controller) vifs(ctx context.Context, mgr manager.Manager, direct clien
 		return err //nolint:wrapcheck // likewise
 	}
 	r := &vifs.Reconciler{
-		Cache: mgr.GetCache(), Live: direct, Events: mgr.GetEventRecorder(name), Log: log, Now: time.Now, Kuryr: c.cfg.KuryrAnnotation,
+		Cache: mgr.GetCache(), Live: direct, Events: mgr.GetEventRecorder(name), Log: log, Now: c.cfg.Now, Kuryr: c.cfg.KuryrAnnotation,
 		PortShown: func(claim types.UID, port vif.Port) bool { return made.Shown(protocol.UID(claim), port) },
 	}
 	return errors.Join(r.Setup(mgr), mgr.Add(manager.RunnableFunc(r.Run)))
