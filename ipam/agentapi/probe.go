@@ -27,7 +27,6 @@ type Interface struct {
 type Unproved struct {
 	IfName string     `json:"ifName"`
 	Addr   netip.Addr `json:"address"`
-	Pool   string     `json:"pool"`
 }
 
 // A Stranger is somebody on a segment who has an address that a pod was given.

@@ -77,7 +77,7 @@ func TestStrangerIsFound(t *testing.T) {
 			}
 			if !tt.silent {
 				for _, a := range []netip.Addr{moved4, moved6} {
-					l.agent.unproved = append(l.agent.unproved, agentapi.Unproved{IfName: "net1", Addr: a, Pool: "lan"})
+					l.agent.unproved = append(l.agent.unproved, agentapi.Unproved{IfName: "net1", Addr: a})
 				}
 			}
 			ns := netns(t, l.bridge+"-pod")

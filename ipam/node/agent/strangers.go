@@ -104,7 +104,7 @@ func (s *strangers) question(ctx context.Context, container string, of []agentap
 	s.mu.Unlock()
 	answer := make([]agentapi.Unproved, len(found))
 	for i, u := range found {
-		answer[i] = agentapi.Unproved{IfName: u.ifName, Addr: u.addr, Pool: string(u.pool)}
+		answer[i] = agentapi.Unproved{IfName: u.ifName, Addr: u.addr}
 	}
 	return json.Marshal(answer)
 }
