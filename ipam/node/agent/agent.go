@@ -71,7 +71,8 @@ func assemble(b *base) *Agent {
 	}
 	ps.onExhausted = bs.cedeExhausted
 	ls := &losses{base: b, reg: reg, pools: ps, rights: rs, attachments: as}
-	return &Agent{base: b, reg: reg, pools: ps, rights: rs, blocks: bs, attachments: as, losses: ls, strangers: &strangers{base: b, reg: reg, pools: ps, blocks: bs}, attach: nobody{}}
+	strange := &strangers{base: b, reg: reg, pools: ps, blocks: bs, asked: map[string]probe{}, proved: map[poolAddress]protocol.UID{}}
+	return &Agent{base: b, reg: reg, pools: ps, rights: rs, blocks: bs, attachments: as, losses: ls, strangers: strange, attach: nobody{}}
 }
 
 // nobody refuses the meta-plugin's verbs.

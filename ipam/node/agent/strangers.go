@@ -21,7 +21,7 @@ const probeTime = time.Minute
 
 // strangers knows which addresses of this node nobody else on their segment has answered for, and
 // keeps the node from those that somebody has. It is not kept on disk: after a restart each
-// address is asked for once more. The zero value, with its parts, is ready.
+// address is asked for once more.
 type strangers struct {
 	*base
 	reg    *registration
@@ -92,9 +92,6 @@ func (s *strangers) question(ctx context.Context, container string, of []agentap
 	}
 	now := s.sched.Now()
 	s.mu.Lock()
-	if s.asked == nil {
-		s.asked = map[string]probe{}
-	}
 	for c, a := range s.asked { // whose call was killed
 		if now.Since(a.at) > probeTime {
 			delete(s.asked, c)
@@ -154,9 +151,6 @@ func (s *strangers) isProved(u unproved) bool {
 func (s *strangers) prove(all []unproved) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.proved == nil {
-		s.proved = map[poolAddress]protocol.UID{}
-	}
 	for _, u := range all {
 		s.proved[u.poolAddress] = u.right
 	}
