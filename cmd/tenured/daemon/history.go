@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"slices"
 	"time"
 
 	"github.com/tenure-ipam/tenure/ipam/history"
@@ -52,12 +53,7 @@ func eventsOf(changes []store.Change, node protocol.NodeName, now time.Time) (ev
 }
 
 func has(all []history.Holding, h history.Holding) bool {
-	for _, x := range all {
-		if x.Address == h.Address && x.Pool == h.Pool {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(all, func(x history.Holding) bool { return x.Address == h.Address && x.Pool == h.Pool })
 }
 
 // holdings returns the addresses of an attachment.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -67,7 +68,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	before, errs := r.done[req.Name], []error(nil)
 	var done []protocol.Stranger
 	for _, x := range told {
-		if !has(before, x) && r.Now().Sub(x.At).Abs() < tooOld {
+		isDone := slices.ContainsFunc(before, func(y protocol.Stranger) bool { return y.Pool == x.Pool && y.Addr == x.Addr && y.At.Equal(x.At) })
+		if !isDone && r.Now().Sub(x.At).Abs() < tooOld {
 			if err := r.keep(ctx, req.Name, x); err != nil {
 				errs = append(errs, err)
 				continue
@@ -89,15 +91,6 @@ const tooOld = time.Hour
 
 // longestFor is how long the text of a reservation may be that says what has its address.
 const longestFor = 253
-
-func has(all []protocol.Stranger, x protocol.Stranger) bool {
-	for _, y := range all {
-		if y.Pool == x.Pool && y.Addr == x.Addr && y.At.Equal(x.At) {
-			return true
-		}
-	}
-	return false
-}
 
 // keep makes the reservation of a stranger's address, and says so. What a pool does not ask for, or
 // does not have, is passed over: the node's word is worth no more than the pool allows.
