@@ -2,6 +2,8 @@ package ui
 
 import (
 	"cmp"
+	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -122,7 +124,7 @@ func draw(f facts, of filter) addressMap {
 	return m
 }
 
-// rowOf returns the row that an address is in.
+// rowOf returns the row that an address is in. Of the zero Addr it is not valid.
 func rowOf(a netip.Addr) netip.Prefix {
 	return netip.PrefixFrom(a, a.BitLen()-8).Masked()
 }
@@ -130,24 +132,13 @@ func rowOf(a netip.Addr) netip.Prefix {
 // rowsOf returns the rows of a range, in order: all, or those with leases.
 func rowsOf(cidr netip.Prefix, whole bool, leased map[netip.Prefix][]*v1alpha1.IPLease) (rows []netip.Prefix) {
 	if !whole {
-		return slices.DeleteFunc(sortedRows(leased), func(at netip.Prefix) bool { return !cidr.Overlaps(at) })
+		rows = slices.SortedFunc(maps.Keys(leased), netip.Prefix.Compare)
+		return slices.DeleteFunc(rows, func(at netip.Prefix) bool { return !cidr.Overlaps(at) })
 	}
 	last := netipx.PrefixLastIP(cidr)
-	for at := rowOf(cidr.Addr()); at.Addr().IsValid() && at.Addr().Compare(last) <= 0; at = rowOf(netipx.PrefixLastIP(at).Next()) {
-		rows = append(rows, at)
-		if !netipx.PrefixLastIP(at).Next().IsValid() {
-			break
-		}
-	}
-	return rows
-}
-
-func sortedRows(leased map[netip.Prefix][]*v1alpha1.IPLease) []netip.Prefix {
-	rows := make([]netip.Prefix, 0, len(leased))
-	for at := range leased {
+	for at := rowOf(cidr.Addr()); at.IsValid() && at.Addr().Compare(last) <= 0; at = rowOf(netipx.PrefixLastIP(at).Next()) {
 		rows = append(rows, at)
 	}
-	slices.SortFunc(rows, func(a, b netip.Prefix) int { return a.Addr().Compare(b.Addr()) })
 	return rows
 }
 
@@ -216,21 +207,7 @@ func (d drawing) lease(r *row, l *v1alpha1.IPLease, block netip.Prefix) {
 	if node != "" {
 		d.nodes[node] = true
 	}
-	for _, text := range l.Spec.Ceded {
-		d.mark(r, text, cellCeded, "", node)
-	}
-	for _, text := range l.Status.Allocations {
-		if a, u, ok := state.ParseAllocation(text); ok {
-			d.mark(r, a.String(), cellPod, u.Namespace, node)
-		}
-	}
-	for _, g := range l.Spec.Grants {
-		namespace, on := g.To.Namespace, g.To.Node
-		if u, ok := d.pods[g.To.UID]; ok {
-			namespace, on = u.Namespace, u.Node
-		}
-		d.mark(r, g.Address, cellOf(g.To.Kind), namespace, on)
-	}
+	d.each(l, func(a netip.Addr, o owner) { d.mark(r, a, o) })
 }
 
 // cellOf returns the letter of what is granted to a kind of grantee.
@@ -248,25 +225,21 @@ func cellOf(kind v1alpha1.GranteeKind) byte {
 }
 
 // mark sets the letter of an address.
-func (d drawing) mark(r *row, text string, cell byte, namespace, node string) {
-	a, err := netip.ParseAddr(text)
-	if err != nil {
-		return
-	}
+func (d drawing) mark(r *row, a netip.Addr, o owner) {
 	i := r.index(a)
 	if i < 0 || i >= len(r.cells) {
 		return
 	}
-	if namespace != "" {
-		d.namespaces[namespace] = true
+	if o.Namespace != "" {
+		d.namespaces[o.Namespace] = true
 	}
-	if node != "" {
-		d.nodes[node] = true
+	if o.Node != "" {
+		d.nodes[o.Node] = true
 	}
-	if !d.selects(namespace, node) {
-		cell -= 'a' - 'A'
+	r.cells[i] = o.cell
+	if !d.selects(o.Namespace, o.Node) {
+		r.cells[i] -= 'a' - 'A'
 	}
-	r.cells[i] = cell
 }
 
 // index returns which cell an address of the row's /24 or /120 has; it is negative before the row.
@@ -274,85 +247,85 @@ func (r *row) index(a netip.Addr) int {
 	if a.BitLen() != r.first.BitLen() || rowOf(a) != rowOf(r.first) {
 		return -1
 	}
-	return int(lastByte(a)) - int(lastByte(r.first))
-}
-
-func lastByte(a netip.Addr) byte {
-	b := a.AsSlice()
-	return b[len(b)-1]
+	return int(a.As16()[15]) - int(r.first.As16()[15])
 }
 
 func sorted(set map[string]bool) []string {
-	all := make([]string, 0, len(set))
-	for name := range set {
-		all = append(all, name)
-	}
-	slices.Sort(all)
-	return all
+	return append([]string{}, slices.Sorted(maps.Keys(set))...) // not null in JSON
 }
 
-// owners lists who has the addresses of a row, in their order. Grants are the truth.
+// An owner is who has an address. Node and Namespace are empty where there is none.
+type owner struct {
+	cell byte
+	state.Use
+	to v1alpha1.Grantee // of what was granted
+}
+
+// each calls see with who has the addresses of a lease. Who comes last has an address: grants are
+// the truth.
+func (f facts) each(l *v1alpha1.IPLease, see func(netip.Addr, owner)) {
+	for _, text := range l.Spec.Ceded {
+		if a, err := netip.ParseAddr(text); err == nil {
+			see(a, owner{cell: cellCeded, Use: state.Use{Node: l.Spec.Holder.Node}})
+		}
+	}
+	for _, text := range l.Status.Allocations {
+		if a, u, ok := state.ParseAllocation(text); ok {
+			u.Node = l.Spec.Holder.Node
+			see(a, owner{cell: cellPod, Use: u})
+		}
+	}
+	for _, g := range l.Spec.Grants {
+		a, err := netip.ParseAddr(g.Address)
+		u, used := f.pods[g.To.UID]
+		if !used {
+			u = state.Use{Namespace: g.To.Namespace, Node: g.To.Node}
+		}
+		if err == nil {
+			see(a, owner{cellOf(g.To.Kind), u, g.To})
+		}
+	}
+}
+
+// String says who it is, for people.
+func (o owner) String() string {
+	granted := o.to.Namespace + "/" + o.to.Name
+	pod := fmt.Sprintf("pod %s/%s %s", o.Namespace, o.Pod, o.Interface)
+	if o.ResourceClaim != "" {
+		pod += ", by ResourceClaim " + o.ResourceClaim
+	}
+	switch o.cell {
+	case cellCeded:
+		return "nobody: ceded to the cluster"
+	case cellReserved:
+		return "reservation " + o.to.Name
+	case cellKept:
+		return "pod " + granted + ", by another IPAM"
+	case cellRequest:
+		if o.Pod == "" {
+			return "request " + o.to.Name
+		}
+	case cellClaim:
+		if o.Pod == "" {
+			pod = "no pod now"
+		}
+		return "claim " + granted + ", " + pod
+	}
+	return pod
+}
+
+// owners lists who has the addresses of a row, in their order.
 func owners(f facts, row netip.Prefix) []addressView {
-	byAddr := map[netip.Addr]addressView{}
+	byAddr := map[netip.Addr]owner{}
 	for _, l := range f.leases {
-		if block, err := netip.ParsePrefix(l.Spec.Block); err != nil || !row.Overlaps(block) {
-			continue
-		}
-		for _, text := range l.Spec.Ceded {
-			if a, err := netip.ParseAddr(text); err == nil {
-				byAddr[a] = addressView{Cell: string(cellCeded), Owner: "nobody: ceded to the cluster", Node: l.Spec.Holder.Node}
-			}
-		}
-		for _, text := range l.Status.Allocations {
-			if a, u, ok := state.ParseAllocation(text); ok {
-				byAddr[a] = addressView{Cell: string(cellPod), Owner: podText(u), Node: l.Spec.Holder.Node}
-			}
-		}
-		for _, g := range l.Spec.Grants {
-			if a, err := netip.ParseAddr(g.Address); err == nil {
-				byAddr[a] = f.grantee(g)
-			}
+		if block, err := netip.ParsePrefix(l.Spec.Block); err == nil && row.Overlaps(block) {
+			f.each(l, func(a netip.Addr, o owner) { byAddr[a] = o })
 		}
 	}
 	all := make([]addressView, 0, len(byAddr))
-	for a, v := range byAddr {
-		v.Address = a.String()
-		all = append(all, v)
+	for _, a := range slices.SortedFunc(maps.Keys(byAddr), netip.Addr.Compare) {
+		o := byAddr[a]
+		all = append(all, addressView{Address: a.String(), Cell: string(o.cell), Owner: o.String(), Node: o.Node})
 	}
-	slices.SortFunc(all, func(a, b addressView) int {
-		return netip.MustParseAddr(a.Address).Compare(netip.MustParseAddr(b.Address))
-	})
 	return all
-}
-
-func podText(u state.Use) string {
-	text := "pod " + u.Namespace + "/" + u.Pod + " " + u.Interface
-	if u.ResourceClaim != "" {
-		text += ", by ResourceClaim " + u.ResourceClaim
-	}
-	return text
-}
-
-// grantee says to whom an address was granted.
-func (f facts) grantee(g v1alpha1.Grant) addressView {
-	v := addressView{Cell: string(cellOf(g.To.Kind)), Node: g.To.Node}
-	u, used := f.pods[g.To.UID]
-	if used {
-		v.Node = u.Node
-	}
-	switch {
-	case g.To.Kind == v1alpha1.GranteeClaim && used:
-		v.Owner = "claim " + g.To.Namespace + "/" + g.To.Name + ", " + podText(u)
-	case g.To.Kind == v1alpha1.GranteeClaim:
-		v.Owner = "claim " + g.To.Namespace + "/" + g.To.Name + ", no pod now"
-	case g.To.Kind == v1alpha1.GranteeReservation:
-		v.Owner = "reservation " + g.To.Name
-	case g.To.Kind == v1alpha1.GranteePod:
-		v.Owner = "pod " + g.To.Namespace + "/" + g.To.Name + ", by another IPAM"
-	case used:
-		v.Owner = podText(u)
-	default:
-		v.Owner = "request " + g.To.Name
-	}
-	return v
 }

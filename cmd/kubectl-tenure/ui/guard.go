@@ -3,7 +3,6 @@ package ui
 import (
 	"crypto/rand"
 	"crypto/subtle"
-	"encoding/base64"
 	"net"
 	"net/http"
 	"strings"
@@ -17,15 +16,8 @@ type guard struct {
 	next   http.Handler
 }
 
-// newSecret returns 128 random bits as text.
-func newSecret() string {
-	b := make([]byte, 16)
-	_, _ = rand.Read(b) // never fails
-	return base64.RawURLEncoding.EncodeToString(b)
-}
-
 func newGuard(port string, next http.Handler) *guard {
-	return &guard{secret: newSecret(), hosts: [2]string{net.JoinHostPort("127.0.0.1", port), net.JoinHostPort("localhost", port)}, next: next}
+	return &guard{secret: rand.Text(), hosts: [2]string{net.JoinHostPort("127.0.0.1", port), net.JoinHostPort("localhost", port)}, next: next}
 }
 
 // policy has the browser load nothing from anywhere else, run no script that the page does not
