@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -144,12 +145,10 @@ func (p *past) ask(ctx context.Context, s *session.Session, to io.Writer, pods [
 	var mu sync.Mutex
 	bar := screen.NewBar(to, len(pods), "nodes")
 	exec, err := newExecutor(s, p.within)
-	turns := make(chan struct{}, parallel)
-	var all sync.WaitGroup
+	var all errgroup.Group
+	all.SetLimit(parallel)
 	for i := range pods {
-		all.Go(func() {
-			turns <- struct{}{}
-			defer func() { <-turns }()
+		all.Go(func() error {
 			var a history.Answer
 			err := err
 			if err == nil {
@@ -163,9 +162,10 @@ func (p *past) ask(ctx context.Context, s *session.Session, to io.Writer, pods [
 			v.Holders, v.Nodes = append(v.Holders, a.Spans...), append(v.Nodes, n)
 			mu.Unlock()
 			bar.Step()
+			return nil
 		})
 	}
-	all.Wait()
+	_ = all.Wait() // the view tells of those that failed
 	bar.End()
 	for _, name := range nodes {
 		if !slices.ContainsFunc(v.Nodes, func(n NodeView) bool { return n.Name == name }) {
