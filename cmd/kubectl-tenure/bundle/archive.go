@@ -48,13 +48,6 @@ func (a *archive) add(name string, text []byte) error {
 	return nil
 }
 
-// size returns how much has been added.
-func (a *archive) size() (files int, bytes int64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.files, a.bytes
-}
-
 // close writes the end.
 func (a *archive) close() error {
 	if err := errors.Join(a.tar.Close(), a.gz.Close()); err != nil {

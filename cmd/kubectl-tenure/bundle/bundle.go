@@ -170,8 +170,7 @@ func (b *bundle) nothing() error {
 
 // tell says what was written, and what is missing in it.
 func (b *bundle) tell(name string, to screen.Screen) {
-	files, bytes := b.out.size()
-	to.Line("%s: %s, %.1f MB unpacked%s.", name, screen.Number(files, "file", "files"), float64(bytes)/1e6, map[bool]string{true: ", of namespace " + b.namespace + " alone"}[b.namespace != ""])
+	to.Line("%s: %s, %.1f MB unpacked%s.", name, screen.Number(b.out.files, "file", "files"), float64(b.out.bytes)/1e6, map[bool]string{true: ", of namespace " + b.namespace + " alone"}[b.namespace != ""])
 	to.Line("It has names and addresses of your cluster: look at it before you give it away.")
 	b.parts.tell(screen.Of(b.Stderr))
 }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -83,15 +82,10 @@ func (b *bundle) getFromPod(ctx context.Context, o *corev1.Pod, port int, path s
 		return nil, fmt.Errorf("no answer within %v", metricsWithin)
 	}
 	said, _ := io.ReadAll(io.LimitReader(faults, 1<<10)) // why, where the node knows
-	return nil, errors.Join(err, says(said))
-}
-
-// says is the error that a node has told.
-func says(text []byte) error {
-	if len(bytes.TrimSpace(text)) == 0 {
-		return nil
+	if said = bytes.TrimSpace(said); len(said) > 0 {
+		err = fmt.Errorf("%w\n%s", err, said)
 	}
-	return errors.New(string(bytes.TrimSpace(text)))
+	return nil, err
 }
 
 // get asks over a connection for what is at path.

@@ -90,11 +90,7 @@ func (b *bundle) list(k kind) part {
 }
 
 func (b *bundle) listIn(k kind, namespace string) part {
-	right := "list " + k.resource
-	if namespace != "" {
-		right += " in namespace " + namespace
-	}
-	return part{k.resource, right, func(ctx context.Context) error {
+	return part{k.resource, "list " + k.resource + in(namespace), func(ctx context.Context) error {
 		page := &unstructured.UnstructuredList{}
 		page.SetGroupVersionKind(k.gvk.GroupVersion().WithKind(k.gvk.Kind + "List"))
 		pages := 0

@@ -56,17 +56,17 @@ type nodeView struct {
 	Conditions []corev1.NodeCondition `json:"conditions,omitempty"`
 }
 
-// where says for people where lists are of.
-func (b *bundle) where() string {
-	if b.namespace == "" {
+// in says for people of what a list is: of a namespace, or of the whole cluster.
+func in(namespace string) string {
+	if namespace == "" {
 		return ""
 	}
-	return " in namespace " + b.namespace
+	return " in namespace " + namespace
 }
 
 // podsThatSelect are the pods that select networks. It adds their UIDs to selecting.
 func (b *bundle) podsThatSelect(selecting map[types.UID]bool) part {
-	return part{"pods that select networks", "list pods" + b.where(), func(ctx context.Context) error {
+	return part{"pods that select networks", "list pods" + in(b.namespace), func(ctx context.Context) error {
 		views, err := session.ListAll(ctx, patient{b.Client}, &corev1.PodList{}, func(l *corev1.PodList) (views []podView) {
 			for i := range l.Items {
 				if selects(&l.Items[i]) {
@@ -86,7 +86,7 @@ func (b *bundle) podsThatSelect(selecting map[types.UID]bool) part {
 // eventsAndNodes are the Events about pods that select networks and about what is Tenure's, and the
 // Nodes.
 func (b *bundle) eventsAndNodes(ours *programs, selecting map[types.UID]bool) []part {
-	all := []part{{"Events", "list events" + b.where(), func(ctx context.Context) error {
+	all := []part{{"Events", "list events" + in(b.namespace), func(ctx context.Context) error {
 		views, err := session.ListAll(ctx, patient{b.Client}, &corev1.EventList{}, func(l *corev1.EventList) (views []eventView) {
 			for i := range l.Items {
 				if e := &l.Items[i]; selecting[e.InvolvedObject.UID] || ours.uid[e.InvolvedObject.UID] || aboutOurs(e) {
