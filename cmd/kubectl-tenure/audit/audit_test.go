@@ -163,30 +163,22 @@ func TestPoolsOverlap(t *testing.T) {
 	}
 }
 
-// TestStrangerFound: a pool of which a stranger has an address is a NOTE.
-func TestStrangerFound(t *testing.T) {
-	s := State{Pools: []Pool{{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan"}}, Strangers: "given to no pod: 10.0.0.9"}, {Pool: protocol.Pool{Meta: protocol.Meta{Name: "other"}}}}}
-	found := Lasting(Look(s), Look(s), time.Hour)
-	if len(found) != 1 || found[0].Rule != StrangerFound || found[0].Wrong || found[0].Object != "ippool lan" {
-		t.Errorf("found %+v; want a NOTE StrangerFound of lan", found)
-	}
-}
-
-// TestFaultyDefinitions: a definition that cannot be used is a NOTE.
-func TestFaultyDefinitions(t *testing.T) {
-	s := State{Faulty: []Unreadable{{Object: "network-attachment-definition ns/lan", Why: "ipam.pool: pool gone does not exist"}}}
-	found := Lasting(Look(s), Look(s), time.Hour)
-	if len(found) != 1 || found[0].Rule != DefinitionFaulty || found[0].Wrong || found[0].What != s.Faulty[0].Why {
-		t.Errorf("found %+v; want a note of ns/lan", found)
-	}
-}
-
-// TestNameless: a Service that gets no names is a NOTE.
-func TestNameless(t *testing.T) {
-	s := State{Nameless: []Unreadable{{Object: "service shop/db", Why: "it has a cluster IP"}}}
-	found := Lasting(Look(s), Look(s), time.Hour)
-	if len(found) != 1 || found[0].Rule != NamesAbsent || found[0].Wrong || found[0].Object != "service shop/db" || found[0].What != "it has a cluster IP" {
-		t.Errorf("found %+v; want a note of shop/db", found)
+// TestNotes: what is worth knowing, and is not wrong, however long it lasts.
+func TestNotes(t *testing.T) {
+	lan, other := Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan"}}}, Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "other"}}}
+	lan.Strangers = "given to no pod: 10.0.0.9"
+	for rule, tt := range map[Rule]struct {
+		s            State
+		object, what string
+	}{
+		StrangerFound:    {State{Pools: []Pool{lan, other}}, "ippool lan", lan.Strangers},
+		DefinitionFaulty: {State{Faulty: []Unreadable{{"network-attachment-definition ns/lan", "pool gone does not exist"}}}, "network-attachment-definition ns/lan", "pool gone does not exist"},
+		NamesAbsent:      {State{Nameless: []Unreadable{{"service shop/db", "it has a cluster IP"}}}, "service shop/db", "it has a cluster IP"},
+	} {
+		found := Lasting(Look(tt.s), Look(tt.s), time.Hour)
+		if len(found) != 1 || found[0].Rule != rule || found[0].Wrong || found[0].Object != tt.object || found[0].What != tt.what {
+			t.Errorf("found %+v; want a NOTE %s of %s", found, rule, tt.object)
+		}
 	}
 }
 
