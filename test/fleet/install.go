@@ -18,11 +18,14 @@ import (
 // shipped with. They do not expire.
 type Accounts struct{ Agent, Controller *rest.Config }
 
-// Install puts the roles of deploy into a cluster, and what a cluster of this kind
-// lacks for pods to be created: the service account "default".
-func Install(ctx context.Context, cp *controlplane.ControlPlane, kc client.Client) (a Accounts, err error) {
-	if err := InstallRoles(ctx, kc); err != nil {
-		return a, err
+// Install puts the roles of deploy into a cluster, and more of its files or directories, such as
+// "policies"; and what a cluster of this kind lacks for pods to be created: the service account
+// "default".
+func Install(ctx context.Context, cp *controlplane.ControlPlane, kc client.Client, more ...string) (a Accounts, err error) {
+	for _, path := range append([]string{"rbac"}, more...) {
+		if err := install(ctx, kc, path); err != nil {
+			return a, err
+		}
 	}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: "default"}}
 	if err := kc.Create(ctx, account); err != nil {
@@ -40,11 +43,6 @@ func Install(ctx context.Context, cp *controlplane.ControlPlane, kc client.Clien
 
 // InstallRoles creates the roles that Tenure is shipped with.
 func InstallRoles(ctx context.Context, kc client.Client) error { return install(ctx, kc, "rbac") }
-
-// InstallDRA creates the roles of a cluster with addresses for ResourceClaims.
-func InstallDRA(ctx context.Context, kc client.Client) error {
-	return install(ctx, kc, "dra/rbac.yaml")
-}
 
 // InstallPolicies creates the policies that Tenure is shipped with. The API server
 // enforces them from some moments later on.

@@ -18,7 +18,6 @@ import (
 	"github.com/tenure-ipam/tenure/cmd/tenure-controller/controller"
 	"github.com/tenure-ipam/tenure/test/controlplane"
 	"github.com/tenure-ipam/tenure/test/fleet"
-	"github.com/tenure-ipam/tenure/test/manifests"
 )
 
 var (
@@ -36,23 +35,11 @@ func TestMain(m *testing.M) {
 	o := controlplane.Options{Controllers: []string{controlplane.GarbageCollector, "endpointslice-controller"}}
 	os.Exit(fleet.Main(o, func(ctx context.Context, c *fleet.Cluster) (code int, err error) {
 		kc = c.Client
-		accounts, err := fleet.Install(ctx, c.ControlPlane, kc)
+		accounts, err := fleet.Install(ctx, c.ControlPlane, kc, "policies", "names/role.yaml")
 		if err != nil {
 			return 0, err
 		}
 		role = accounts.Controller
-		if err := fleet.InstallPolicies(ctx, kc); err != nil {
-			return 0, err
-		}
-		ours, err := manifests.Shipped("names/role.yaml")
-		if err != nil {
-			return 0, err
-		}
-		for _, o := range ours {
-			if err := kc.Create(ctx, o); err != nil {
-				return 0, err
-			}
-		}
 		err = c.Create(ctx,
 			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: infra}},
 			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team, Labels: map[string]string{"team": "blue"}}},

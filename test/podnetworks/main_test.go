@@ -33,10 +33,7 @@ const infra, team = "infra", "team"
 func TestMain(m *testing.M) {
 	os.Exit(fleet.Main(controlplane.Options{}, func(ctx context.Context, c *fleet.Cluster) (code int, err error) {
 		cp, kc = c.ControlPlane, c.Client
-		if accounts, err = fleet.Install(ctx, cp, kc); err != nil {
-			return 0, err
-		}
-		if err := fleet.InstallPolicies(ctx, kc); err != nil {
+		if accounts, err = fleet.Install(ctx, cp, kc, "policies"); err != nil {
 			return 0, err
 		}
 		err = c.Create(ctx,

@@ -49,14 +49,11 @@ const team = "team"
 func TestMain(m *testing.M) {
 	os.Exit(fleet.Main(controlplane.Options{}, func(ctx context.Context, c *fleet.Cluster) (code int, err error) {
 		cp, kc = c.ControlPlane, c.Client
-		accounts, err := fleet.Install(ctx, cp, kc)
+		accounts, err := fleet.Install(ctx, cp, kc, "policies")
 		if err != nil {
 			return 0, err
 		}
 		role = accounts.Controller
-		if err := fleet.InstallPolicies(ctx, kc); err != nil {
-			return 0, err
-		}
 		if err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team}}); err != nil {
 			return 0, err
 		}

@@ -38,11 +38,8 @@ var (
 func TestMain(m *testing.M) {
 	os.Exit(fleet.Main(controlplane.Options{}, func(ctx context.Context, c *fleet.Cluster) (int, error) {
 		cp, kc = c.ControlPlane, c.Client
-		accounts, err := fleet.Install(ctx, cp, kc)
+		accounts, err := fleet.Install(ctx, cp, kc, "policies")
 		if err != nil {
-			return 0, err
-		}
-		if err := fleet.InstallPolicies(ctx, kc); err != nil {
 			return 0, err
 		}
 		if err := awaitPolicies(ctx, accounts.Agent); err != nil {

@@ -27,11 +27,8 @@ var (
 func TestMain(m *testing.M) {
 	os.Exit(fleet.Main(controlplane.Options{}, func(ctx context.Context, c *fleet.Cluster) (code int, err error) {
 		cp, kc = c.ControlPlane, c.Client
-		accounts, err := fleet.Install(ctx, cp, kc)
+		accounts, err := fleet.Install(ctx, cp, kc, "dra/rbac.yaml")
 		if err != nil {
-			return 0, err
-		}
-		if err := fleet.InstallDRA(ctx, kc); err != nil {
 			return 0, err
 		}
 		agent = accounts.Agent
