@@ -1,7 +1,6 @@
 package e2e_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"io"
@@ -10,11 +9,12 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tenure-ipam/tenure/test/process"
 )
 
 // A page is what kubectl tenure ui serves: its address, with the secret.
@@ -26,13 +26,10 @@ func (m mover) servesPage(ctx context.Context) page {
 	cmd := exec.CommandContext(ctx, m.program, "ui")
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig())
 	cmd.Stderr = GinkgoWriter
-	out, err := cmd.StdoutPipe()
+	address, err := process.FirstLine(cmd)
 	Expect(err).NotTo(HaveOccurred())
-	Expect(cmd.Start()).To(Succeed())
 	DeferCleanup(func() { _ = cmd.Process.Signal(os.Interrupt); _ = cmd.Wait() })
-	line, err := bufio.NewReader(out).ReadString('\n')
-	Expect(err).NotTo(HaveOccurred())
-	return page(strings.TrimSpace(line))
+	return page(address)
 }
 
 // get returns what is served at a path below the page's, as JSON into v, or as text if that is nil.

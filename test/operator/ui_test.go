@@ -1,7 +1,6 @@
 package operator_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -27,6 +26,7 @@ import (
 	ships "github.com/tenure-ipam/tenure/cmd/tenure-controller/controller"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/test/fleet"
+	"github.com/tenure-ipam/tenure/test/process"
 	"github.com/tenure-ipam/tenure/test/programs"
 )
 
@@ -34,20 +34,13 @@ import (
 func servePage(t *testing.T, flags ...string) string {
 	t.Helper()
 	cmd := command(t, append([]string{"ui"}, flags...)...)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	if err := cmd.Start(); err != nil {
+	address, err := process.FirstLine(cmd)
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Cancel(); _ = cmd.Wait() })
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatalf("it ends without an address: %v", err)
-	}
-	return strings.TrimSpace(line)
+	return address
 }
 
 // A tab is one of a browser.

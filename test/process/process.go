@@ -3,6 +3,7 @@
 package process
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -267,4 +268,20 @@ func Answers(c *http.Client, url string) func(context.Context) error {
 		}
 		return err
 	}
+}
+
+// FirstLine starts a program, and returns the first line that it prints.
+func FirstLine(cmd *exec.Cmd) (string, error) {
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return "", err
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		return "", fmt.Errorf("%s ends without a line: %w", cmd, err)
+	}
+	return strings.TrimSpace(line), nil
 }

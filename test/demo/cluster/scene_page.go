@@ -1,18 +1,17 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/tenure-ipam/tenure/test/demo/show"
+	"github.com/tenure-ipam/tenure/test/process"
 )
 
 // showPage has a browser, where there is one, open the page of kubectl tenure ui, and keeps what it
@@ -51,27 +50,20 @@ func photograph(ctx context.Context, bin, browser, into string) (err error) {
 	defer cancel()
 	ui := exec.CommandContext(ctx, filepath.Join(bin, "kubectl-tenure"), "ui", "--kubeconfig="+show.Kubeconfig)
 	ui.Cancel = func() error { return ui.Process.Signal(syscall.SIGINT) }
-	out, err := ui.StdoutPipe()
-	if err == nil {
-		err = ui.Start()
-	}
-	if err != nil {
-		return fmt.Errorf("kubectl tenure ui: %w", err)
-	}
 	defer func() {
 		cancel()
 		_ = ui.Wait()
 	}()
-	address, err := bufio.NewReader(out).ReadString('\n')
+	address, err := process.FirstLine(ui)
 	if err != nil {
-		return fmt.Errorf("kubectl tenure ui ends without an address: %w", err)
+		return fmt.Errorf("kubectl tenure ui: %w", err)
 	}
 	if err := os.Remove(into); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	// The sandbox is one of its own: the browser needs none in it.
 	cmd := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1280,720",
-		"--virtual-time-budget=3000", "--user-data-dir="+filepath.Join(workDir, "browser"), "--screenshot="+into, strings.TrimSpace(address))
+		"--virtual-time-budget=3000", "--user-data-dir="+filepath.Join(workDir, "browser"), "--screenshot="+into, address)
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w: %s", browser, err, said)
 	}
