@@ -57,8 +57,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, out io.
 		return err
 	}
 	defer unlock()
-	if built.unpack != nil {
-		return built.unpack(ctx, out, dir)
+	if built.debian != nil {
+		return built.debian.provide(ctx, out, dir)
 	}
 
 	versions, err := built.versions(ctx)

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -33,8 +32,8 @@ type set struct {
 	files    []files
 	nft      bool // nft(8) belongs to it, which is not of Go
 
-	// unpack makes the set in a directory where it is not built: what is out of Debian packages.
-	unpack func(ctx context.Context, out io.Writer, dir string) error
+	// debian is the set where it is not built.
+	debian *debian
 }
 
 // The modules that the programs are of.
@@ -117,16 +116,19 @@ var dns = set{dir: "dns", programs: []program{
 }}
 
 // openstack is what administers addresses where a cluster runs on OpenStack.
-var openstack = set{unpack: provideNeutron}
+var openstack = set{debian: &neutron}
 
 // site is what renders the documentation.
-var site = set{unpack: provideSite}
+var site = set{debian: &mkdocs}
 
-// prometheus is what collects metrics, and tells which alerts fire.
-var prometheus = set{unpack: providePrometheus}
+// prometheus is what collects metrics, and tells which alerts fire. It needs nothing of what its
+// package depends on, which is of pages for browsers.
+var prometheus = set{debian: &debian{
+	name: "prometheus", last: "usr/bin/promtool", cost: "a Debian package, 19 MB: some seconds", download: []string{"download", "prometheus"},
+}}
 
 // chromium is the browser that looks at the page of kubectl tenure ui.
-var chromium = set{unpack: provideChromium}
+var chromium = set{debian: &headless}
 
 // tags are the build tags of p: without its own, runc starts no container that has
 // a seccomp profile, as every sandbox has.
