@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -88,22 +89,33 @@ func (a told) Serve(ctx context.Context, req agentapi.Request) agentapi.Response
 	return agentapi.Response{Version: agentapi.Version, Facts: text}
 }
 
-// TestService: the pods that the agent tells of are changed, and it is asked for what comes after.
-func TestService(t *testing.T) {
-	dir := t.TempDir()
+// attached returns a runtime's directory, whose tenure-attach has attached pods by the journals of
+// these keys. The agent's socket is s in it.
+func attached(t *testing.T, pods map[journal.Key]facts.PodRef) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
 	conf := `{"name": "tenure", "plugins": [{"type": "tenure-attach", "defaultNetwork": "x", "stateDir": "` + dir + `/state", "socket": "` + dir + `/s"}]}`
-	if err := os.WriteFile(filepath.Join(dir, "tenure.conflist"), []byte(conf), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	pod := facts.PodRef{Namespace: "ns", Name: "p", UID: "u"}
-	key := journal.Key{ContainerID: "c", Network: "tenure", IfName: "eth0"}
-	log, err := journal.Dir{Path: filepath.Join(dir, "state")}.Create(journal.Head{Key: key, Boot: "b", Plan: plan.Plan{Pod: pod}})
-	if err == nil {
-		err = log.Answer(facts.Report{Pod: pod})
+	err := os.WriteFile(filepath.Join(dir, "tenure.conflist"), []byte(conf), 0o600)
+	for key, pod := range pods {
+		var log *journal.Log
+		if err == nil {
+			log, err = journal.Dir{Path: filepath.Join(dir, "state")}.Create(journal.Head{Key: key, Boot: "b", Plan: plan.Plan{Pod: pod}})
+		}
+		if err == nil {
+			err = log.Answer(facts.Report{Pod: pod})
+		}
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	return dir
+}
+
+// TestService: the pods that the agent tells of are changed, and it is asked for what comes after.
+func TestService(t *testing.T) {
+	pod := facts.PodRef{Namespace: "ns", Name: "p", UID: "u"}
+	key := journal.Key{ContainerID: "c", Network: "tenure", IfName: "eth0"}
+	dir := attached(t, map[journal.Key]facts.PodRef{key: pod})
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", filepath.Join(dir, "s"))
 	if err != nil {
 		t.Fatal(err)
@@ -137,24 +149,11 @@ func TestService(t *testing.T) {
 
 // TestSoManyAtOnce: of many pods a few are changed at once, and all of them in the end.
 func TestSoManyAtOnce(t *testing.T) {
-	dir := t.TempDir()
-	conf := `{"name": "tenure", "plugins": [{"type": "tenure-attach", "defaultNetwork": "x", "stateDir": "` + dir + `/state"}]}`
-	if err := os.WriteFile(filepath.Join(dir, "tenure.conflist"), []byte(conf), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var pods []facts.PodRef
+	pods := map[journal.Key]facts.PodRef{}
 	for i := range 3 * parallel {
-		pod := facts.PodRef{Namespace: "ns", Name: fmt.Sprint("p", i), UID: "u"}
-		key := journal.Key{ContainerID: fmt.Sprint("c", i), Network: "tenure", IfName: "eth0"}
-		log, err := journal.Dir{Path: filepath.Join(dir, "state")}.Create(journal.Head{Key: key, Boot: "b", Plan: plan.Plan{Pod: pod}})
-		if err == nil {
-			err = log.Answer(facts.Report{Pod: pod})
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		pods = append(pods, pod)
+		pods[journal.Key{ContainerID: fmt.Sprint("c", i), Network: "tenure", IfName: "eth0"}] = facts.PodRef{Namespace: "ns", Name: fmt.Sprint("p", i), UID: "u"}
 	}
+	dir := attached(t, pods)
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var begun atomic.Int32
@@ -169,7 +168,7 @@ func TestSoManyAtOnce(t *testing.T) {
 		}
 		told, ended := make(chan []facts.PodRef), make(chan struct{})
 		go func() { s.work(ctx, told); close(ended) }()
-		told <- pods
+		told <- slices.Collect(maps.Values(pods))
 		synctest.Wait()
 		if n := begun.Load(); n != parallel {
 			t.Errorf("%d pods are changed at once; want %d", n, parallel)
