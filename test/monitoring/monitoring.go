@@ -26,7 +26,7 @@ type Dashboard struct {
 
 // A Variable is what a person chooses at the top of a dashboard.
 type Variable struct {
-	Name, Type, Definition string
+	Name, Type string
 }
 
 // A Panel is one picture, or the line of a title.
