@@ -82,21 +82,10 @@ func onlyIPv4(s *corev1.Service) {
 func TestRefused(t *testing.T) {
 	definition(t, team, "strict")
 	pod{"strict", "strict", "", "strict", "team/strict", []string{"10.9.2.5"}, true, nil}.make(t)
-	const published = "IPv4 10.9.2.5 strict ready serving"
 	for i, tt := range []struct {
 		words       string
 		change, end func(*corev1.Service)
 	}{
-		{
-			"cluster IP", func(s *corev1.Service) {
-				s.Spec.ClusterIP, s.Spec.Ports = "", []corev1.ServicePort{{Port: 80}}
-			}, nil,
-		},
-		{
-			"of type ExternalName", func(s *corev1.Service) {
-				s.Spec = corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "example.org"}
-			}, nil,
-		},
 		{
 			"want a label selector", func(s *corev1.Service) { s.Annotations[names.AnnotationSelector] = "app in strict" },
 			func(s *corev1.Service) { s.Annotations[names.AnnotationSelector] = "app in (strict)" },
@@ -116,29 +105,10 @@ func TestRefused(t *testing.T) {
 	} {
 		s := service(t, fmt.Sprintf("refused-%d", i), "strict", "strict", tt.change)
 		refused(t, s, tt.words)
-		for _, o := range slicesOf(t, s.Name) {
-			if o.Labels[discovery.LabelManagedBy] == names.ManagedBy {
-				t.Errorf("%s: slice %s is there; want none", tt.words, o.Name)
-			}
-		}
-		if tt.end != nil {
-			fleet.Edit(t, kc, s, func() { tt.end(s) })
-			fleet.Eventually(t, within, func() error { return has(t, s.Name, published) })
-		}
+		publishes(t, s.Name)
+		fleet.Edit(t, kc, s, func() { tt.end(s) })
+		publishes(t, s.Name, "IPv4 10.9.2.5 strict ready serving")
 	}
-}
-
-// has reports that a Service's slices of the controller do not have an endpoint.
-func has(t *testing.T, service, line string) error {
-	t.Helper()
-	for _, o := range slicesOf(t, service) {
-		for i := range o.Endpoints {
-			if say(&o, &o.Endpoints[i]) == line {
-				return nil
-			}
-		}
-	}
-	return fmt.Errorf("Service %s does not publish %s", service, line)
 }
 
 // TestEnd: slices go when the Service asks no more, or its network is gone, also while no
