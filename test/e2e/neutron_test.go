@@ -147,6 +147,30 @@ func (w openStack) expectPorts(ctx context.Context, s site, pods []*corev1.Pod) 
 	}
 }
 
+// withoutControllers ends the controllers, and returns what has them back, which is done when the
+// spec ends as well.
+func withoutControllers(ctx context.Context) (back func(context.Context)) {
+	GinkgoHelper()
+	controller := []string{"--namespace=tenure-system", "deployment/tenure-controller"}
+	do := func(ctx context.Context, args ...string) {
+		GinkgoHelper()
+		_, err := c.Kubectl(ctx, "", append(args, controller...)...)
+		Expect(err).NotTo(HaveOccurred())
+	}
+	back = func(ctx context.Context) { do(ctx, "scale", "--replicas=2") }
+	DeferCleanup(func(ctx context.Context) {
+		back(ctx)
+		do(ctx, "rollout", "status", "--timeout=3m")
+	})
+	do(ctx, "scale", "--replicas=0")
+	Eventually(func(g Gomega) {
+		var pods corev1.PodList
+		g.Expect(kube.List(ctx, &pods, client.InNamespace("tenure-system"), client.MatchingLabels{"app.kubernetes.io/name": "tenure-controller"})).To(Succeed())
+		g.Expect(pods.Items).To(BeEmpty())
+	}).WithTimeout(2 * time.Minute).Should(Succeed())
+	return back
+}
+
 // killControllers deletes the controllers' pods without notice.
 func killControllers(ctx context.Context) {
 	GinkgoHelper()

@@ -115,24 +115,10 @@ spec:
 				HaveField("Message", ContainSubstring("PodNetwork "+s.namespace+"-lan does not exist")))))
 		}).Should(Succeed())
 
-		controller := []string{"--namespace=tenure-system", "deployment/tenure-controller"}
-		_, err := c.Kubectl(ctx, "", append([]string{"scale", "--replicas=0", "--timeout=2m"}, controller...)...)
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func(ctx context.Context) {
-			_, err := c.Kubectl(ctx, "", append([]string{"scale", "--replicas=2"}, controller...)...)
-			Expect(err).NotTo(HaveOccurred())
-			_, err = c.Kubectl(ctx, "", append([]string{"rollout", "status", "--timeout=3m"}, controller...)...)
-			Expect(err).NotTo(HaveOccurred())
-		})
-		Eventually(func(g Gomega) {
-			var pods corev1.PodList
-			g.Expect(kube.List(ctx, &pods, client.InNamespace("tenure-system"), client.MatchingLabels{"app.kubernetes.io/name": "tenure-controller"})).To(Succeed())
-			g.Expect(pods.Items).To(BeEmpty())
-		}).Should(Succeed())
+		back := withoutControllers(ctx)
 		second := s.lists(ctx, "second", "", list)
 		Expect(second.Spec.SchedulingGates).To(ConsistOf(corev1.PodSchedulingGate{Name: "tenure.dev/pod-networks"}))
-		_, err = c.Kubectl(ctx, "", append([]string{"scale", "--replicas=2"}, controller...)...)
-		Expect(err).NotTo(HaveOccurred())
+		back(ctx)
 		s.podNetwork(ctx, "lan", "{cidr: 10.82.0.0/24}")
 		awaitRunning(ctx, first, second)
 	})

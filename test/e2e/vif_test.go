@@ -48,23 +48,8 @@ var _ = Describe("VIFs", func() {
 
 	It("K4, K6 let pods wait for a controller that is away, keep their addresses in a new sandbox, and lose and double none", inProof, func(ctx context.Context) {
 		s.vif(ctx, "red", "10.91.0.0/28")
-		controller := []string{"--namespace=tenure-system", "deployment/tenure-controller"}
-		scale := func(ctx context.Context, replicas int) {
-			_, err := c.Kubectl(ctx, "", append([]string{"scale", fmt.Sprintf("--replicas=%d", replicas)}, controller...)...)
-			Expect(err).NotTo(HaveOccurred())
-		}
-		DeferCleanup(func(ctx context.Context) {
-			scale(ctx, 2)
-			_, err := c.Kubectl(ctx, "", append([]string{"rollout", "status", "--timeout=3m"}, controller...)...)
-			Expect(err).NotTo(HaveOccurred())
-		})
 		first := s.run(ctx, "first", c.Nodes[0].Name, "red")
-		scale(ctx, 0)
-		Eventually(func(g Gomega) {
-			var pods corev1.PodList
-			g.Expect(kube.List(ctx, &pods, client.InNamespace("tenure-system"), client.MatchingLabels{"app.kubernetes.io/name": "tenure-controller"})).To(Succeed())
-			g.Expect(pods.Items).To(BeEmpty())
-		}).Should(Succeed())
+		back := withoutControllers(ctx)
 		pods := []*corev1.Pod{first}
 		for i := range 4 {
 			pods = append(pods, s.start(ctx, fmt.Sprintf("p%d", i), c.Nodes[i%2].Name, "red"))
@@ -74,7 +59,7 @@ var _ = Describe("VIFs", func() {
 		kubelet := c.Nodes[0].Kubelet
 		Expect(kubelet.Kill()).To(Succeed())
 		DeferCleanup(kubelet.Start)
-		scale(ctx, 2)
+		back(ctx)
 		Expect(kubelet.Start(ctx)).To(Succeed())
 		awaitRunning(ctx, pods...)
 
