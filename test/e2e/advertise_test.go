@@ -17,7 +17,7 @@ import (
 )
 
 var _ = Describe("A pool that is advertised", func() {
-	It("has as many pods scheduled as it has addresses, the others as addresses come free, also after a node was rebooted, and what nodes have was zeroed, or dropped", func(ctx context.Context) {
+	It("has as many pods scheduled as it has addresses, the others as addresses come free, also after a node was rebooted, and what nodes have was zeroed, or dropped", inProof, func(ctx context.Context) {
 		s := newSite(ctx)
 		s.network(ctx, "lan", "10.36.0.0/28", acrossNodes)
 		a := advertised{s, s.namespace + "-lan", 14}

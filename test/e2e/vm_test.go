@@ -281,7 +281,7 @@ var _ = Describe("A virtual machine", Ordered, func() {
 		vanish(ctx, again)
 	})
 
-	It("migrates within its rack; to another rack the target is refused, and the source goes on", func(ctx context.Context) {
+	It("migrates within its rack; to another rack the target is refused, and the source goes on", inProof, func(ctx context.Context) {
 		s := newSite(ctx)
 		for _, n := range c.Nodes {
 			relabel(ctx, n.Name, "=a")
