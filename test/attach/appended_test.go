@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/attach/node/ready"
 	"github.com/tenure-ipam/tenure/test/fleet"
@@ -90,16 +89,5 @@ func TestAppendedPluginIsRun(t *testing.T) {
 	meshed["plugins"] = append(meshed["plugins"].([]any), n.plugin(nil))
 	n.onDisk("10-base.conflist", meshed)
 	n.has("tenure-attach")
-	fleet.Eventually(t, waitLimit, func() error {
-		var events corev1.EventList
-		if err := c.client.List(t.Context(), &events, client.InNamespace("default")); err != nil {
-			return err
-		}
-		for _, e := range events.Items {
-			if e.InvolvedObject.Kind == "Node" && e.InvolvedObject.Name == n.program.Name && e.Reason == ready.ReasonRefused && strings.Contains(e.Message, `"recorder"`) {
-				return nil
-			}
-		}
-		return fmt.Errorf("of %d events none says that the plugin was refused", len(events.Items))
-	})
+	fleet.Event(t, c.client, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.program.Name}}, ready.ReasonRefused, `"recorder"`)
 }

@@ -50,7 +50,7 @@ func TestClaimsOfSelectedNamespacesOnly(t *testing.T) {
 	definition(t, ns, "lan", network, ofPool(p.Name))
 	c := claim(t, ns, "vm", network)
 	failed(t, c, "PoolNotAllowed", "namespace "+ns+" may not use pool "+p.Name, "spec.namespaceSelector (team in (blue,green)) does not select it")
-	warned(t, c, "PoolNotAllowed")
+	fleet.Event(t, kc, c, "PoolNotAllowed")
 	nothingGranted(t, c, 500*time.Millisecond)
 
 	forged := claim(t, ns, "forged", network)

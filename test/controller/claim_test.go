@@ -166,7 +166,7 @@ func TestNetworks(t *testing.T) {
 		second := definition(t, infra, net+"-b", net, ofPool(p.Name))
 		c := claim(t, namespace(t), "c", net)
 		failed(t, c, "NetworkAmbiguous", infra+"/"+net+"-a", infra+"/"+net+"-b")
-		warned(t, c, "NetworkAmbiguous")
+		fleet.Event(t, kc, c, "NetworkAmbiguous")
 		if c.Status.IPs == nil {
 			t.Error("status.ips is null; want []")
 		}
@@ -285,7 +285,7 @@ func TestStatusByHand(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			failed(t, c, "IPAddressConflict")
-			warned(t, c, "IPAddressConflict")
+			fleet.Event(t, kc, c, "IPAddressConflict")
 			written := c.Status.IPs
 			always(t, time.Second, func() error { return same(c, written) })
 		})
@@ -437,7 +437,7 @@ func TestFullPool(t *testing.T) {
 	allocated(t, b)
 	c := claim(t, ns, "c", "lan")
 	failed(t, c, "SubnetExhausted", p.Name)
-	warned(t, c, "SubnetExhausted")
+	fleet.Event(t, kc, c, "SubnetExhausted")
 	if c.Status.IPs == nil {
 		t.Error("status.ips is null; want []")
 	}
@@ -447,7 +447,7 @@ func TestFullPool(t *testing.T) {
 	if got := allocated(t, c); !slices.Equal(got, ips) {
 		t.Errorf("the first in the queue has %v; want %v", got, ips)
 	}
-	warned(t, c, "SuccessfulAllocation")
+	fleet.Event(t, kc, c, "SuccessfulAllocation")
 	failed(t, d, "SubnetExhausted")
 }
 

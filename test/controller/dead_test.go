@@ -261,18 +261,7 @@ func mustDel(t *testing.T, n *fleet.Node, i fleet.Interface) {
 // told waits until an Event about a Node says something.
 func told(t *testing.T, node, reason, words string) {
 	t.Helper()
-	eventually(t, 20*time.Second, func() error {
-		var list corev1.EventList
-		if err := kc.List(t.Context(), &list); err != nil {
-			return err
-		}
-		for _, e := range list.Items {
-			if e.InvolvedObject.Kind == "Node" && e.InvolvedObject.Name == node && e.Reason == reason && strings.Contains(e.Message, words) {
-				return nil
-			}
-		}
-		return fmt.Errorf("no event %s with %q about node %s", reason, words, node)
-	})
+	fleet.Event(t, kc, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, reason, words)
 }
 
 // TestNodeDeletedAndMadeAgain: a Node object comes back under its name.

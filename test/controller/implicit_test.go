@@ -174,7 +174,7 @@ func TestDefinitionsDisagree(t *testing.T) {
 	ns, net := namespace(t), fleet.Unique("net")
 	definition(t, ns, net+"-1", net+"-1", inline(net, `"range":"10.15.0.0/24","gateway":"10.15.0.1"`))
 	younger := definition(t, ns, net+"-2", net+"-2", inline(net, `"range":"10.15.0.0/24","gateway":"10.15.0.254"`))
-	warned(t, younger, "DefinitionsDisagree")
+	fleet.Event(t, kc, younger, "DefinitionsDisagree")
 	p := awaitOpen(t, net)
 	eventually(t, 20*time.Second, func() error {
 		if _, err := read(p); err != nil {
@@ -236,7 +236,7 @@ func TestMoreDefinitionsThanAPoolHolds(t *testing.T) {
 	eventually(t, 20*time.Second, has(64, "10.18.63.0/24"))
 	awaitOpen(t, net)
 	youngest := describe(64)
-	warned(t, youngest, "PoolFull")
+	fleet.Event(t, kc, youngest, "PoolFull")
 	p := named(net)
 	eventually(t, 20*time.Second, func() error {
 		if _, err := read(p); err != nil {
@@ -262,7 +262,7 @@ func TestPersonsPool(t *testing.T) {
 	opened(t, p)
 	inside := definition(t, ns, "inside", "inside", inline(p.Name, `"range":"10.16.0.0/24","range_start":"10.16.0.7","range_end":"10.16.0.7"`))
 	outside := definition(t, ns, "outside", "outside", inline(p.Name, `"range":"10.17.0.0/24"`))
-	warned(t, outside, "PoolOfAPerson")
+	fleet.Event(t, kc, outside, "PoolOfAPerson")
 	if ips := allocated(t, claim(t, ns, "c", "inside")); ips[0] != "10.16.0.7/24" {
 		t.Errorf("addresses %v; want 10.16.0.7/24 of the person's pool", ips)
 	}
@@ -305,14 +305,14 @@ func TestDefinitionsThatCannotBeUsed(t *testing.T) {
 	if err := kc.Update(t.Context(), ran); err != nil {
 		t.Fatal(err)
 	}
-	warned(t, ran, "InvalidDefinition")
+	fleet.Event(t, kc, ran, "InvalidDefinition")
 	other := definition(t, ns, "other", "other", `{"type":"Whereabouts","range":"10.19.1.0/24"}`)
-	warned(t, definition(t, ns, "spelt", "spelt", `{"type":"Tenure","pool":"p"}`), "InvalidDefinition")
-	warned(t, definition(t, ns, "lost", "lost", ofPool(fleet.Unique("gone"))), "PoolNotFound")
+	fleet.Event(t, kc, definition(t, ns, "spelt", "spelt", `{"type":"Tenure","pool":"p"}`), "InvalidDefinition")
+	fleet.Event(t, kc, definition(t, ns, "lost", "lost", ofPool(fleet.Unique("gone"))), "PoolNotFound")
 	beside := &nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "beside"}}
 	beside.Spec.Config = `{"cniVersion":"1.0.0","name":"beside","plugins":[{"type":"bridge"}],"ipam":{"type":"tenure","pool":"p"}}`
 	fleet.Create(t, kc, beside)
-	warned(t, beside, "InvalidDefinition")
+	fleet.Event(t, kc, beside, "InvalidDefinition")
 	if got := allocated(t, claimOf(ns, "c", net)); !slices.Equal(got, has) {
 		t.Errorf("the claim has %v; want what it had, %v", got, has)
 	}
@@ -362,7 +362,7 @@ func TestDefinitionsWithoutAName(t *testing.T) {
 		return err
 	})
 	bridge := define("bridge", "10.60.68.0/23")
-	warned(t, bridge, "BridgesPools")
+	fleet.Event(t, kc, bridge, "BridgesPools")
 	failed(t, claim(t, ns, "bridge", "bridge"), "NetworkFaulty", "range-10-60-68-0-24", "range-10-60-69-0-24")
 	wide := awaitOpen(t, "range-10-60-68-0-24")
 	if got := wide.Spec.Ranges[0].CIDR; got != "10.60.68.0/24" {

@@ -12,7 +12,6 @@ import (
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	coordination "k8s.io/api/coordination/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -134,23 +133,6 @@ func failed(t testing.TB, c *ipamclaims.IPAMClaim, reason string, words ...strin
 			return err
 		}
 		return condition(c.Status.Conditions, kube.ConditionIPsAllocated, metav1.ConditionFalse, reason, words...)
-	})
-}
-
-// warned waits until there is an Event about an object.
-func warned(t testing.TB, o client.Object, reason string) {
-	t.Helper()
-	eventually(t, 20*time.Second, func() error {
-		var list eventsv1.EventList
-		if err := kc.List(t.Context(), &list); err != nil {
-			return err
-		}
-		for _, e := range list.Items {
-			if e.Regarding.UID == o.GetUID() && e.Reason == reason {
-				return nil
-			}
-		}
-		return fmt.Errorf("no event %s about %s", reason, o.GetName())
 	})
 }
 

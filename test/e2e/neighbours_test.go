@@ -41,22 +41,6 @@ func takeAway(n *cluster.Node) (stop func()) {
 	}
 }
 
-// eventOf returns the message of an Event about an object by its UID, empty if there is none.
-func eventOf(ctx context.Context, g Gomega, o client.Object, reason string) string {
-	namespace := o.GetNamespace()
-	if namespace == "" {
-		namespace = "default"
-	}
-	var events corev1.EventList
-	g.Expect(kube.List(ctx, &events, client.InNamespace(namespace))).To(Succeed())
-	for _, e := range events.Items {
-		if e.InvolvedObject.UID == o.GetUID() && e.Reason == reason {
-			return e.Message
-		}
-	}
-	return ""
-}
-
 // asked returns what kubectl tenure says, and its exit code.
 func asked(ctx context.Context, m mover, args ...string) (said string, code int) {
 	cmd := exec.CommandContext(ctx, m.program, args...)
@@ -83,7 +67,7 @@ var _ = Describe("Another program on a node", func() {
 				g.Expect(kube.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
 				g.Expect(p.Status.Phase).To(Equal(corev1.PodRunning))
 				if p.Annotations[npwg.AnnotationStatus] == "" {
-					g.Expect(eventOf(ctx, g, p, missed.ReasonNotAttached)).To(And(ContainSubstring(s.namespace+"/lan"), ContainSubstring(".cilium_bak")))
+					g.Expect(told(ctx, p, missed.ReasonNotAttached)).To(ContainElement(And(ContainSubstring(s.namespace+"/lan"), ContainSubstring(".cilium_bak"))))
 				}
 			}).Should(Succeed(), "pod %s has its network, or is told", p.Name)
 			if p.Annotations[npwg.AnnotationStatus] == "" {
@@ -94,7 +78,7 @@ var _ = Describe("Another program on a node", func() {
 		Eventually(func(g Gomega) {
 			var node corev1.Node
 			g.Expect(kube.Get(ctx, client.ObjectKey{Name: n.Name}, &node)).To(Succeed())
-			g.Expect(eventOf(ctx, g, &node, ready.ReasonTaken)).To(And(ContainSubstring("00-tenure.conflist.cilium_bak"), ContainSubstring("cni.exclusive=false")))
+			g.Expect(told(ctx, &node, ready.ReasonTaken)).To(ContainElement(And(ContainSubstring("00-tenure.conflist.cilium_bak"), ContainSubstring("cni.exclusive=false"))))
 		}).Should(Succeed(), "the node is told")
 		stopRival()
 

@@ -290,12 +290,12 @@ func status(p *corev1.Pod) map[string]nad.NetworkStatus {
 	return found
 }
 
-// told returns the messages of a pod's events with a reason.
-func told(ctx context.Context, p *corev1.Pod, reason string) (messages []string, err error) {
+// told returns the messages of the Events about an object that have a reason.
+func told(ctx context.Context, about client.Object, reason string) (messages []string, err error) {
 	var events corev1.EventList
-	err = kube.List(ctx, &events, client.InNamespace(p.Namespace))
+	err = kube.List(ctx, &events)
 	for _, e := range events.Items {
-		if e.InvolvedObject.UID == p.UID && e.Reason == reason {
+		if e.InvolvedObject.UID == about.GetUID() && e.Reason == reason {
 			messages = append(messages, e.Message)
 		}
 	}

@@ -59,7 +59,7 @@ var _ = DescribeTable("A stranger on the segment keeps his address from pods unt
 	Expect(kube.Delete(ctx, kept)).To(Succeed())
 	awaitRunning(ctx, second)
 	Expect(addresses(ctx, second)["net1"].Addr()).To(Equal(his))
-	Eventually(func(g Gomega) string { return eventOf(ctx, g, pool, "AddressInUse") }).Should(ContainSubstring("kubectl delete ipreservation"))
+	Eventually(told).WithArguments(ctx, pool, "AddressInUse").Should(ContainElement(ContainSubstring("kubectl delete ipreservation")))
 	apart(ctx, []*corev1.Pod{first, second}...)
 },
 	Entry("on the node's bridge", "10.26.0.0/30", withinNode, 0, innerBridge),

@@ -2,11 +2,13 @@ package fleet
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -82,4 +84,37 @@ func Condition(conditions []metav1.Condition, kind string, status metav1.Conditi
 		}
 	}
 	return nil
+}
+
+// Event waits for an Event about an object that has this reason and these words, and returns it.
+// An object without a UID is known by its name, and by its kind if it says that.
+func Event(t testing.TB, kc client.Client, about client.Object, reason string, words ...string) (found corev1.Event) {
+	t.Helper()
+	kind := about.GetObjectKind().GroupVersionKind().Kind
+	isAbout := func(o corev1.ObjectReference) bool {
+		if about.GetUID() != "" {
+			return o.UID == about.GetUID()
+		}
+		return o.Namespace == about.GetNamespace() && o.Name == about.GetName() && (kind == "" || o.Kind == kind)
+	}
+	Eventually(t, 20*time.Second, func() error {
+		var list corev1.EventList
+		if err := kc.List(t.Context(), &list); err != nil {
+			return err
+		}
+		var others []string
+		for _, e := range list.Items {
+			if !isAbout(e.InvolvedObject) {
+				continue
+			}
+			lacks := func(word string) bool { return !strings.Contains(e.Message, word) }
+			if e.Reason == reason && !slices.ContainsFunc(words, lacks) {
+				found = e
+				return nil
+			}
+			others = append(others, e.Type+" "+e.Reason+": "+e.Message)
+		}
+		return fmt.Errorf("%T %s has no Event %s with %q; it has %q", about, about.GetName(), reason, words, others)
+	})
+	return found
 }

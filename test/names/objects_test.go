@@ -12,7 +12,6 @@ import (
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	corev1 "k8s.io/api/core/v1"
 	discovery "k8s.io/api/discovery/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -164,20 +163,7 @@ func noSlices(t *testing.T, service string) {
 // refused waits until an Event on a Service says why it gets nothing.
 func refused(t *testing.T, s *corev1.Service, words string) {
 	t.Helper()
-	fleet.Eventually(t, within, func() error {
-		var list eventsv1.EventList
-		if err := kc.List(t.Context(), &list, client.InNamespace(team)); err != nil {
-			return err
-		}
-		var notes []string
-		for i := range list.Items {
-			if e := &list.Items[i]; e.Regarding.UID == s.UID && e.Reason == names.ReasonRefused && e.Type == corev1.EventTypeWarning {
-				notes = append(notes, e.Note)
-			}
-		}
-		if !slices.ContainsFunc(notes, func(n string) bool { return strings.Contains(n, words) }) {
-			return fmt.Errorf("Events on Service %s say %q; want %q", s.Name, notes, words)
-		}
-		return nil
-	})
+	if e := fleet.Event(t, kc, s, names.ReasonRefused, words); e.Type != corev1.EventTypeWarning {
+		t.Errorf("the Event is %s; want a warning", e.Type)
+	}
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -45,18 +44,7 @@ func TestGate(t *testing.T) {
 	if c.Status != corev1.ConditionTrue || c.Reason != gate.ReasonNetworksReady {
 		t.Errorf("a pod that goes on has the condition %+v; want it True", c)
 	}
-	var list eventsv1.EventList
-	fleet.Eventually(t, 10*time.Second, func() error {
-		if err := kc.List(t.Context(), &list, client.InNamespace(ns)); err != nil {
-			return err
-		}
-		for _, e := range list.Items {
-			if e.Reason == gate.ReasonNetworksNotReady && e.Regarding.Name == p.Name {
-				return nil
-			}
-		}
-		return fmt.Errorf("there are %d Events; want one of %s", len(list.Items), gate.ReasonNetworksNotReady)
-	})
+	fleet.Event(t, kc, p, gate.ReasonNetworksNotReady)
 
 	onNode := pod(ns, lists("no-such-network"))
 	onNode.Spec.NodeName = "node-a"

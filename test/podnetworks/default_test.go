@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	eventsv1 "k8s.io/api/events/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -95,18 +95,7 @@ func TestWithoutDefault(t *testing.T) {
 	})
 	fleet.Delete(t, kc, n)
 	fleet.Gone(t, kc, n, within)
-	fleet.Eventually(t, within, func() error {
-		var list eventsv1.EventList
-		if err := kc.List(t.Context(), &list); err != nil {
-			return err
-		}
-		for i := range list.Items {
-			if e := &list.Items[i]; e.Reason == podnetworks.ReasonNoDefault && strings.Contains(e.Note, "Default PodNetwork not found") {
-				return nil
-			}
-		}
-		return fmt.Errorf("no Event of %d says that it is not there", len(list.Items))
-	})
+	fleet.Event(t, kc, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: podnetwork.Namespace}}, podnetworks.ReasonNoDefault, "Default PodNetwork not found")
 	if err := kc.Get(t.Context(), client.ObjectKeyFromObject(n), n); !apierrors.IsNotFound(err) {
 		t.Errorf("the default network: %v; want none", err)
 	}

@@ -78,7 +78,7 @@ func testExhausted(t *testing.T, w *world) {
 	late := claim(t, p, "")
 	waits(t, late, "SubnetExhausted", "allocation pools")
 	condition(t, p, v1alpha1.PoolSourceReady, metav1.ConditionFalse, "SubnetExhausted", "allocation pools")
-	event(t, p, "SubnetExhausted", "allocation pools")
+	fleet.Event(t, kc, p, "SubnetExhausted", "allocation pools")
 	fleet.Delete(t, kc, all[1])
 	w.only(t, late)
 	condition(t, p, v1alpha1.PoolSourceReady, metav1.ConditionTrue, v1alpha1.ReasonFollowed, "")

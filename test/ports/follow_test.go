@@ -50,7 +50,7 @@ func testFollow(t *testing.T, w *world) {
 		}
 		return nil
 	})
-	event(t, p, v1alpha1.ReasonFollowed, "10.9.0.100")
+	fleet.Event(t, kc, p, v1alpha1.ReasonFollowed, "10.9.0.100")
 	w.only(t, c)
 	other := claim(t, p, "")
 	w.only(t, other)
@@ -87,7 +87,7 @@ func testUnfit(t *testing.T, w *world) {
 	missing := sourced(t, "11111111-1111-1111-1111-111111111111")
 	condition(t, missing, v1alpha1.PoolSourceReady, metav1.ConditionFalse, v1alpha1.ReasonSubnetNotFound, "11111111")
 	condition(t, missing, v1alpha1.PoolReady, metav1.ConditionFalse, v1alpha1.ReasonSourcePending, "")
-	event(t, missing, v1alpha1.ReasonSubnetNotFound, "spec.source.neutron.subnetIDs")
+	fleet.Event(t, kc, missing, v1alpha1.ReasonSubnetNotFound, "spec.source.neutron.subnetIDs")
 	waits(t, claim(t, missing, ""), "PoolNotReady", "SourceReady")
 
 	half := sourced(t, two[0], "22222222-2222-2222-2222-222222222222") // which it never had
@@ -100,7 +100,7 @@ func testUnfit(t *testing.T, w *world) {
 
 	p := pool(t, two[0])
 	w.Do(t, http.MethodDelete, "subnets/"+two[0], "", nil, nil)
-	event(t, p, v1alpha1.ReasonSubnetNotFound, two[0]) // the pool is written before
+	fleet.Event(t, kc, p, v1alpha1.ReasonSubnetNotFound, two[0]) // the pool is written before
 	condition(t, p, v1alpha1.PoolSourceReady, metav1.ConditionFalse, v1alpha1.ReasonSubnetNotFound, two[0])
 	if len(p.Spec.Ranges) != 1 || len(p.Spec.Routes) != 1 || p.Spec.DNS == nil || p.Status.Neutron == nil {
 		t.Errorf("the pool was emptied: %+v", p)

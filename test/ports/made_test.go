@@ -31,7 +31,7 @@ func testMade(t *testing.T, w *world) {
 		return fleet.Create(t, kc, &nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fleet.Unique("made"), Annotations: describing(cidr)}})
 	}
 	wrong := define(team, "10.61.0.7/24")
-	event(t, wrong, "InvalidVIFAnnotation", "host bits")
+	fleet.Event(t, kc, wrong, "InvalidVIFAnnotation", "host bits")
 	fleet.Delete(t, kc, wrong)
 
 	d := define(team, "10.60.0.0/24")
@@ -45,9 +45,9 @@ func testMade(t *testing.T, w *world) {
 	if err := kc.Update(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}
-	event(t, d, "InvalidVIFAnnotation", "host bits")
+	fleet.Event(t, kc, d, "InvalidVIFAnnotation", "host bits")
 	refused := define("default", "10.61.0.0/24")
-	event(t, refused, "SubnetNotAllowed", "--neutron-subnet-namespaces") // it was looked at later
+	fleet.Event(t, kc, refused, "SubnetNotAllowed", "--neutron-subnet-namespaces") // it was looked at later
 	fleet.Delete(t, kc, refused)
 	if err := kc.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil || p.DeletionTimestamp != nil {
 		t.Errorf("the pool of a definition that cannot be read: %v, being deleted since %v; want it as it was", err, p.DeletionTimestamp)

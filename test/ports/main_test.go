@@ -5,7 +5,6 @@ package ports_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -19,7 +18,6 @@ import (
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -278,23 +276,6 @@ func (w *world) portless(t *testing.T, o *ipamclaims.IPAMClaim) {
 			return fmt.Errorf("claim %s has still ports %v", o.Name, found)
 		}
 		return nil
-	})
-}
-
-// event waits for an Event about an object, with words.
-func event(t *testing.T, about client.Object, reason, words string) {
-	t.Helper()
-	fleet.Eventually(t, within, func() error {
-		var list eventsv1.EventList
-		if err := kc.List(t.Context(), &list); err != nil {
-			return err
-		}
-		for _, e := range list.Items {
-			if e.Regarding.UID == about.GetUID() && e.Reason == reason && strings.Contains(e.Note, words) {
-				return nil
-			}
-		}
-		return errors.New("no Event " + reason + " with " + words)
 	})
 }
 

@@ -19,30 +19,13 @@ import (
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
-// told waits until an agent has said something of its Node.
+// told waits until an agent has warned of its Node.
 func told(t *testing.T, node *corev1.Node, reason string, words ...string) {
 	t.Helper()
-	fleet.Eventually(t, minute, func() error {
-		var list corev1.EventList
-		if err := kc.List(t.Context(), &list); err != nil {
-			return err
-		}
-		var others []string
-		for _, e := range list.Items {
-			if e.InvolvedObject.Kind != "Node" || e.InvolvedObject.UID != node.UID {
-				continue
-			}
-			all := e.Type == corev1.EventTypeWarning && e.Reason == reason && e.Source == corev1.EventSource{Component: "tenured", Host: node.Name}
-			for _, w := range words {
-				all = all && strings.Contains(e.Message, w)
-			}
-			if all {
-				return nil
-			}
-			others = append(others, fmt.Sprintf("%s %s: %s", e.Type, e.Reason, e.Message))
-		}
-		return fmt.Errorf("no warning %s with %q; there are %q", reason, words, others)
-	})
+	e := fleet.Event(t, kc, node, reason, words...)
+	if from := (corev1.EventSource{Component: "tenured", Host: node.Name}); e.Type != corev1.EventTypeWarning || e.InvolvedObject.Kind != "Node" || e.Source != from {
+		t.Errorf("the Event %s is %s, about a %s, of %+v; want a warning of %+v about the Node", reason, e.Type, e.InvolvedObject.Kind, e.Source, from)
+	}
 }
 
 // leasesOf returns a node's leases.

@@ -127,35 +127,25 @@ func claimsOf(t *testing.T, p *corev1.Pod) []ipamclaims.IPAMClaim {
 	return list.Items
 }
 
-// said waits until there is an Event of that reason about an object, with these words, and checks
-// that it is the only one of that reason.
+// said waits until there is a warning of that reason about an object, with these words, and checks
+// that it is the only Event of that reason.
 func said(t *testing.T, o client.Object, reason, words string) {
 	t.Helper()
-	count := func() (matching, all int, notes string) {
-		var list eventsv1.EventList
-		if err := kc.List(t.Context(), &list); err != nil {
-			t.Fatal(err)
-		}
-		for _, e := range list.Items {
-			if e.Regarding.UID != o.GetUID() || e.Reason != reason {
-				continue
-			}
-			all++
-			notes += e.Note + "\n"
-			if strings.Contains(e.Note, words) && e.Type == corev1.EventTypeWarning {
-				matching++
-			}
-		}
-		return matching, all, notes
+	if e := fleet.Event(t, kc, o, reason, words); e.Type != corev1.EventTypeWarning {
+		t.Errorf("the Event %s is %s; want a warning", reason, e.Type)
 	}
-	fleet.Eventually(t, within, func() error {
-		if n, _, notes := count(); n == 0 {
-			return fmt.Errorf("%T %s: no Event %s says %q; there is %q", o, o.GetName(), reason, words, notes)
+	var list eventsv1.EventList
+	if err := kc.List(t.Context(), &list); err != nil {
+		t.Fatal(err)
+	}
+	var notes []string
+	for _, e := range list.Items {
+		if e.Regarding.UID == o.GetUID() && e.Reason == reason {
+			notes = append(notes, e.Note)
 		}
-		return nil
-	})
-	if _, n, notes := count(); n != 1 {
-		t.Errorf("%T %s: %d Events %s: %s; want 1", o, o.GetName(), n, reason, notes)
+	}
+	if len(notes) != 1 {
+		t.Errorf("%T %s has the Events %s %q; want one", o, o.GetName(), reason, notes)
 	}
 }
 

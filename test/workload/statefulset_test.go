@@ -149,25 +149,13 @@ func (k *keeper) owner(ordinal int, want string) *ipamclaims.IPAMClaim {
 	return c
 }
 
-// said waits for an Event of an object that has this reason and these words.
+// said waits for a warning about an object that has this reason and these words.
 func said(t *testing.T, kind, name, reason, words string) {
 	t.Helper()
-	eventually(t, 10*time.Second, func() error {
-		var list eventsv1.EventList
-		if err := kc.List(t.Context(), &list, client.InNamespace("default")); err != nil {
-			return err
-		}
-		var all []string
-		for _, e := range list.Items {
-			if e.Regarding.Kind == kind && e.Regarding.Name == name {
-				if e.Reason == reason && strings.Contains(e.Note, words) && e.Type == corev1.EventTypeWarning {
-					return nil
-				}
-				all = append(all, e.Reason+": "+e.Note)
-			}
-		}
-		return fmt.Errorf("%s %s has Events %q; want %s: %s", kind, name, all, reason, words)
-	})
+	about := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{Kind: kind}, ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+	if e := fleet.Event(t, kc, about, reason, words); e.Type != corev1.EventTypeWarning {
+		t.Errorf("the Event %s of %s %s is %s; want a warning", reason, kind, name, e.Type)
+	}
 }
 
 // TestStatefulSetKeepsItsAddresses: through restarts on other nodes, down and up again, down
