@@ -14,6 +14,7 @@ import (
 
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -235,5 +236,32 @@ func (w *network) nothingLeft(within time.Duration) {
 			err = fmt.Errorf("%d leases of %s are left, such as %+v", len(leases), w.name, leases[0])
 		}
 		return err
+	})
+}
+
+// poolSays waits until a condition of the pool is True, with a reason and words, or without a
+// reason until it is not there.
+func (w *network) poolSays(kind, reason string, words ...string) {
+	w.t.Helper()
+	eventually(w.t, time.Minute, func() error {
+		var p v1alpha1.IPPool
+		if err := kc.Get(w.t.Context(), client.ObjectKey{Name: w.name}, &p); err != nil {
+			return err
+		}
+		if reason == "" && meta.FindStatusCondition(p.Status.Conditions, kind) == nil {
+			return nil
+		}
+		return fleet.Condition(p.Status.Conditions, kind, metav1.ConditionTrue, reason, words...)
+	})
+}
+
+// keeps waits until a reservation has its address, and says these words.
+func (w *network) keeps(o *v1alpha1.IPReservation, words ...string) {
+	w.t.Helper()
+	eventually(w.t, time.Minute, func() error {
+		if err := kc.Get(w.t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+			return err
+		}
+		return fleet.Condition(o.Status.Conditions, v1alpha1.Reserved, metav1.ConditionTrue, v1alpha1.ReasonKept, words...)
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -142,21 +141,10 @@ func TestPinnedSubnets(t *testing.T) {
 	named := w.run(third, "pinned-named")
 	named.Top = map[string]any{"args": map[string]any{"cni": map[string]any{"ips": []string{second.subnet().Addr().Next().Next().Next().String()}}}}
 	third.Refused(t, named.Interface, "is in a block that node pinned-1 holds")
-	pinsTaken := func(status metav1.ConditionStatus, words ...string) {
-		eventually(t, time.Minute, func() error {
-			if err := kc.Get(t.Context(), client.ObjectKey{Name: w.name}, &p); err != nil {
-				return err
-			}
-			if c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.PoolPinsTaken); c == nil && status == metav1.ConditionFalse {
-				return nil
-			}
-			return fleet.Condition(p.Status.Conditions, v1alpha1.PoolPinsTaken, status, v1alpha1.ReasonLeasedElsewhere, words...)
-		})
-	}
-	pinsTaken(metav1.ConditionTrue, fmt.Sprintf("subnet %v is pinned to node pinned-2, and node pinned-1 has leased it: drain that node", second.subnet()))
+	w.poolSays(v1alpha1.PoolPinsTaken, v1alpha1.ReasonLeasedElsewhere, fmt.Sprintf("subnet %v is pinned to node pinned-2, and node pinned-1 has leased it: drain that node", second.subnet()))
 	second.end(t)
 	fleet.Edit(t, kc, &p, func() { p.Spec.PerNode.Pinned = p.Spec.PerNode.Pinned[:2] })
-	pinsTaken(metav1.ConditionFalse)
+	w.poolSays(v1alpha1.PoolPinsTaken, "")
 	if err := late.attach(); err != nil {
 		t.Fatal(err)
 	}
@@ -220,13 +208,7 @@ func TestReservedInSubnet(t *testing.T) {
 	}
 	o := &v1alpha1.IPReservation{ObjectMeta: metav1.ObjectMeta{Name: "subreserved"}, Spec: v1alpha1.IPReservationSpec{Pool: w.name, Address: kept.String(), For: "a printer"}}
 	fleet.Create(t, kc, o)
-	eventually(t, time.Minute, func() error {
-		err := kc.Get(t.Context(), client.ObjectKeyFromObject(o), o)
-		if err == nil && !meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.Reserved) {
-			err = fmt.Errorf("it is not reserved: %+v", o.Status.Conditions)
-		}
-		return err
-	})
+	w.keeps(o)
 	for i := range 3 { // of six addresses one is the router's
 		pods = append(pods, w.attached(n, fmt.Sprint("subreserved-", i+1)))
 	}

@@ -111,10 +111,7 @@ func TestRacks(t *testing.T) {
 
 	o := &v1alpha1.IPReservation{ObjectMeta: metav1.ObjectMeta{Name: "racks"}, Spec: v1alpha1.IPReservationSpec{Pool: w.name, Address: "10.62.0.77", For: "a printer"}}
 	fleet.Create(t, kc, o)
-	eventually(t, time.Minute, func() error {
-		err := kc.Get(t.Context(), client.ObjectKeyFromObject(o), o)
-		return errors.Join(err, fleet.Condition(o.Status.Conditions, v1alpha1.Reserved, metav1.ConditionTrue, v1alpha1.ReasonKept))
-	})
+	w.keeps(o)
 	named := w.run(b1, "racks-reserved")
 	named.Top = map[string]any{"args": map[string]any{"cni": map[string]any{"ips": []string{o.Spec.Address}}}}
 	b1.Refused(t, named.Interface, "10.62.0.77 of pool racks belongs to reservation racks")
@@ -138,11 +135,7 @@ func TestRacks(t *testing.T) {
 	w.selectorIs("b", func(s v1alpha1.SelectorStatus) bool {
 		return s.Pressure == v1alpha1.PressureLow && s.Exhausted == "" && s.Nodes == 1
 	})
-	eventually(t, time.Minute, func() error {
-		var p v1alpha1.IPPool
-		err := kc.Get(t.Context(), client.ObjectKey{Name: w.name}, &p)
-		return errors.Join(err, fleet.Condition(p.Status.Conditions, v1alpha1.PoolExhausted, metav1.ConditionTrue, v1alpha1.ReasonNoAddressFree, "pool racks is exhausted for nodes with "+rackLabel+"=a: 5 of 5 in use"))
-	})
+	w.poolSays(v1alpha1.PoolExhausted, v1alpha1.ReasonNoAddressFree, "pool racks is exhausted for nodes with "+rackLabel+"=a: 5 of 5 in use")
 	first.end(t) // on the other node of the rack
 	if err := extra.attach(); err != nil {
 		t.Fatal(err)

@@ -4,12 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
-	"strings"
 	"testing"
 	"time"
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -72,18 +70,6 @@ func (p *pod) again(t testing.TB, w *network) {
 	}
 }
 
-// strangers awaits the pool's condition.
-func (w *network) strangers(reason string, words ...string) {
-	w.t.Helper()
-	eventually(w.t, time.Minute, func() error {
-		var p v1alpha1.IPPool
-		if err := kc.Get(w.t.Context(), client.ObjectKey{Name: w.name}, &p); err != nil {
-			return err
-		}
-		return fleet.Condition(p.Status.Conditions, v1alpha1.PoolStrangers, metav1.ConditionTrue, reason, words...)
-	})
-}
-
 // TestStranger: an address that a stranger has is given to no pod of any node, also after the agent
 // was started anew, until its reservation is deleted, by a person or with the pool. An address
 // is asked for once; a claim's never.
@@ -118,10 +104,10 @@ func TestStranger(t *testing.T) {
 	if p.addrs[0].Addr() == taken {
 		t.Errorf("the next sandbox has %v, which a stranger has", taken)
 	}
-	w.strangers(v1alpha1.ReasonAddressesKept, taken.String(), printer, "delete its IPReservation")
+	w.poolSays(v1alpha1.PoolStrangers, v1alpha1.ReasonAddressesKept, taken.String(), printer, "delete its IPReservation")
 	kept := &v1alpha1.IPReservation{ObjectMeta: metav1.ObjectMeta{Name: "stranger-strangers-" + dashed(taken)}}
-	w.keeps(kept)
-	eventually(t, time.Minute, func() error { return hasEvent(t, w.name, "AddressInUse", taken.String()) })
+	w.keeps(kept, printer)
+	fleet.Event(t, kc, pool, "AddressInUse", taken.String())
 
 	n.Stop()
 	n = w.fleet.Start(n.Name)
@@ -142,7 +128,7 @@ func TestStranger(t *testing.T) {
 		t.Errorf("when the reservation is deleted a pod has %v, %v; want %v", last.addrs, err, taken)
 	}
 	last.answered(t) // it is there still
-	w.keeps(kept)
+	w.keeps(kept, printer)
 	for _, q := range append(full, last) {
 		q.end(t)
 	}
@@ -159,33 +145,7 @@ func TestStranger(t *testing.T) {
 	}
 }
 
-// keeps awaits that the reservation of a stranger's address has it.
-func (w *network) keeps(kept *v1alpha1.IPReservation) {
-	w.t.Helper()
-	eventually(w.t, time.Minute, func() error {
-		if err := kc.Get(w.t.Context(), client.ObjectKeyFromObject(kept), kept); err != nil {
-			return err
-		}
-		return fleet.Condition(kept.Status.Conditions, v1alpha1.Reserved, metav1.ConditionTrue, v1alpha1.ReasonKept, printer)
-	})
-}
-
 func dashed(a netip.Addr) string {
 	b := a.As4()
 	return fmt.Sprintf("%d-%d-%d-%d", b[0], b[1], b[2], b[3])
-}
-
-// hasEvent returns why there is no Event about an object with a reason and a word.
-func hasEvent(t testing.TB, object, reason, word string) error {
-	t.Helper()
-	var list corev1.EventList
-	if err := kc.List(t.Context(), &list); err != nil {
-		return err
-	}
-	for _, e := range list.Items {
-		if e.InvolvedObject.Name == object && e.Reason == reason && strings.Contains(e.Message, word) {
-			return nil
-		}
-	}
-	return fmt.Errorf("no Event %s of %s with %s", reason, object, word)
 }
