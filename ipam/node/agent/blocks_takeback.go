@@ -60,7 +60,7 @@ func (bs *blocks) takeBack(ctx context.Context, p *pool, known *knownPool, n add
 // is nothing to take back.
 func (bs *blocks) takenBack(ctx context.Context, p *pool, n addressDemand) bool {
 	known, absent, _ := p.now()
-	if unready(known, absent) != "" {
+	if bs.pools.unleasable(p.name, known, absent) != "" {
 		return false
 	}
 	ok, err := bs.takeBack(ctx, p, known, n)

@@ -127,3 +127,31 @@ func TestTakesBackWhatIsInUse(t *testing.T) {
 		}
 	})
 }
+
+// TestTakesNothingBackOfAClosedPool (I1): what a node has ceded may be another IPAM's while the
+// pool is closed. An ADD whose request waits takes nothing back then, and does when the pool is
+// open.
+func TestTakesNothingBackOfAClosedPool(t *testing.T) {
+	for _, open := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			x := netip.MustParseAddr("10.0.0.5")
+			leases := &lateLeases{heardSince: true}
+			a, p := newRegisteredAgent(t, leases, shutPools{})
+			a.reg.registrar.Sent = a.sched.Now()
+			p.set(changed(p, func(k *knownPool) { k.Open = open }), false)
+			r := leaseRight(p.known.Pool, netip.MustParsePrefix("10.0.0.4/30"))
+			r.Phase, r.UID, r.Revision, r.Asserted, r.Term, r.Writes = protocol.Held, "u1", "7", 3, 3, 1
+			r.Ceded = []netip.Addr{x}
+			leases.now = protocol.Lease{
+				Meta: protocol.Meta{Name: r.Name, UID: "u1", Revision: "7"}, Protocol: protocol.Version, Pool: "lan", PoolUID: r.PoolUID, Block: r.Block,
+				Holder: protocol.Holder{Node: "n1"}, Store: a.st.ID(), Term: 3, Writes: 1, Ceded: r.Ceded,
+			}
+			a.keepLease(t, p, r, func(s allocator.Space) error { return s.Bar(x, true) })
+			took := a.blocks.takenBack(t.Context(), p, addressDemand{family: allocator.IPv4})
+			now, _ := a.right(r.Name)
+			if took != open || slices.Contains(now.Ceded, x) == open {
+				t.Errorf("open %v: takes it back %v, ceded is %v", open, took, now.Ceded)
+			}
+		})
+	}
+}
