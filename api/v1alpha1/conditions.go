@@ -23,8 +23,8 @@ const (
 	// the pool, too, or a claim and a port of Neutron's that is not its own, or a router and
 	// somebody of the pool. It is there only while it is True.
 	PoolTwoOwners = "TwoOwners"
-	// PoolWithheld says why addresses that an edit has added are not given yet. It is
-	// there only while it is True.
+	// PoolWithheld says why addresses that an edit has added are not given yet, or none of a
+	// pool that was stopped. It is there only while it is True.
 	PoolWithheld = "Withheld"
 	// PoolSourceReady says, of a pool with a source, whether that gives addresses, and the
 	// pool has the ranges that the source has. The controller alone that talks to it says so.
@@ -44,6 +44,16 @@ const (
 	ReasonAddressesKept = "AddressesKept"
 	// ReasonTooManyStrangers: no further address is kept, and none is asked for.
 	ReasonTooManyStrangers = "TooManyStrangers"
+)
+
+// Reasons of the condition Withheld.
+const (
+	// ReasonNotLookedAt: pods of another IPAM may have some of the addresses that an edit has
+	// added.
+	ReasonNotLookedAt = "NotLookedAt"
+	// ReasonGivenAway: the pool was stopped, and is not open again. Another IPAM may have given any
+	// of its addresses since.
+	ReasonGivenAway = "GivenAway"
 )
 
 // LabelStranger is the label of an IPReservation that the controller has made of a stranger's
@@ -92,8 +102,8 @@ const (
 	// ReasonLeaseGarbled (False): a lease that may be of the pool's domain cannot be
 	// read; the message names it.
 	ReasonLeaseGarbled = "LeaseGarbled"
-	// ReasonForeignIPAM (False): the pool has not been opened yet, and another IPAM may
-	// still give its addresses; see the condition ForeignIPAM.
+	// ReasonForeignIPAM (False): the pool has not been opened yet, or not since it was stopped, and
+	// another IPAM may still give its addresses; see the condition ForeignIPAM.
 	ReasonForeignIPAM = "ForeignIPAM"
 	// ReasonForeignLook (False): the pool has not been opened yet, and it is being found
 	// out which of its addresses pods of another IPAM have.

@@ -149,6 +149,13 @@ func PoolText(o *v1alpha1.IPPool) poolspec.PoolText {
 	return t
 }
 
+// GivenAway reports whether an IPPool was stopped, and is not open again: another IPAM may have
+// given any of its addresses since. It gives none but to who has it already.
+func GivenAway(o *v1alpha1.IPPool) bool {
+	c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.PoolWithheld)
+	return o.Status.Leasing != v1alpha1.LeasingOpen && c != nil && c.Reason == v1alpha1.ReasonGivenAway
+}
+
 // Unpooled returns, as text, what the pool's status takes away from its spec. While that and the
 // generation stay the same, [PoolText] does.
 func Unpooled(o *v1alpha1.IPPool) string {

@@ -150,7 +150,7 @@ func (c agentCalls) Follow(ctx context.Context, name protocol.PoolName, changed 
 		}
 		heard := agent.Pool{
 			Pool: p.Pool, Text: kube.PoolText(p.obj), Domain: p.obj.Spec.Domain, Access: kube.AccessOf(p.obj), ReuseAfter: kube.ReuseAfterOf(p.obj),
-			Foreign: meta.IsStatusConditionTrue(p.obj.Status.Conditions, v1alpha1.PoolForeignAddresses),
+			Foreign: meta.IsStatusConditionTrue(p.obj.Status.Conditions, v1alpha1.PoolForeignAddresses), GivenAway: kube.GivenAway(p.obj),
 		}
 		for _, s := range p.obj.Status.Selectors {
 			if pressure, err := allocator.ParsePressure(string(s.Pressure)); err == nil {

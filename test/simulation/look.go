@@ -236,6 +236,7 @@ func (c *simController) lookState(s grants.PoolState, p simPool) grants.PoolStat
 	if c.w.other != nil {
 		s.Unopened = p.obj.Status.Opening == ""
 		s.Unpooled = fmt.Sprint(p.obj.Status.Withheld)
+		s.GivenAway = kube.GivenAway(p.obj)
 	}
 	return s
 }

@@ -119,7 +119,7 @@ func feed(ctx context.Context, from cache.Informers, b *grants.Broker, shapes *p
 		pressure, _ := allocator.ParsePressure(string(p.Status.Pressure)) // low, where none is decided
 		b.SetPool(grants.PoolState{
 			Pool: kube.PoolOf(p), Generation: p.Generation, Shape: shape, Fault: fault, Pressure: pressure, Restored: pools.Restored(p),
-			Unopened: p.Status.Opening == "", Stopped: p.Spec.Allocation == v1alpha1.AllocationStopped, Sourced: p.Spec.Source != nil,
+			Unopened: p.Status.Opening == "", Stopped: p.Spec.Allocation == v1alpha1.AllocationStopped, GivenAway: kube.GivenAway(p), Sourced: p.Spec.Source != nil,
 			Unpooled: kube.Unpooled(p), ReuseAfter: kube.ReuseAfterOf(p),
 		})
 	}, func(p *v1alpha1.IPPool) {

@@ -54,3 +54,20 @@ func TestTooManyStrangers(t *testing.T) {
 		}
 	}
 }
+
+// TestGivenAway: of a pool that was stopped the node hears that another IPAM may have given what is
+// free, until the pool is open again.
+func TestGivenAway(t *testing.T) {
+	for leasing, want := range map[v1alpha1.Leasing]bool{v1alpha1.LeasingClosed: true, v1alpha1.LeasingOpen: false} {
+		o := &v1alpha1.IPPool{Status: v1alpha1.IPPoolStatus{Leasing: leasing, Conditions: []metav1.Condition{
+			{Type: v1alpha1.PoolWithheld, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonGivenAway},
+		}}}
+		if got := poolOf(o).GivenAway; got != want {
+			t.Errorf("%s: given away %t; want %t", leasing, got, want)
+		}
+		o.Status.Conditions[0].Reason = v1alpha1.ReasonNotLookedAt
+		if poolOf(o).GivenAway {
+			t.Errorf("%s: what an edit has added counts as given away", leasing)
+		}
+	}
+}

@@ -56,6 +56,9 @@ type PoolState struct {
 	Unopened bool
 	// Stopped says that nobody is given an address that he has not.
 	Stopped bool
+	// GivenAway says that the pool was stopped, and is not open again: another IPAM may have given
+	// what is free.
+	GivenAway bool
 	// Sourced says that the pool has a source, by which claims alone have its addresses.
 	Sourced bool
 	// ReuseAfter is how long a freed address rests: it is not granted while others are free.

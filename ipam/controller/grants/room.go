@@ -31,6 +31,9 @@ func (b *book) find(r *round, by *waiter, w want) (spot, Problem) {
 	if size == 0 {
 		return spot{}, problem(PoolNotReady, "pool %s is not open: see its condition Ready", p.name)
 	}
+	if p.state.GivenAway && !w.keeps && !w.isKept(size) {
+		return spot{}, problem(PoolNotReady, "pool %s was stopped, and has not been opened again yet: see its condition Ready", p.name)
+	}
 	if w.addr.IsValid() {
 		return b.findNamed(r, by, w, size)
 	}
@@ -44,6 +47,19 @@ func (b *book) find(r *round, by *waiter, w want) (spot, Problem) {
 		return spot{}, problem(PoolNotReady, "pool %s is closed: see its condition Ready", p.name)
 	}
 	return spot{}, b.askHolders(r, by, w, size)
+}
+
+// isKept reports whether w names an address that is kept for its pod, because another IPAM gave it.
+func (w want) isKept(size int) bool {
+	if !w.addr.IsValid() {
+		return false
+	}
+	l := w.pool.leases[w.pool.state.Shape.Block(w.addr, size)]
+	if l == nil {
+		return false
+	}
+	g, ok := l.GrantOf(w.addr)
+	return ok && keptFor(g, w.pod)
 }
 
 // key returns the same text for all wants that the same addresses fit.

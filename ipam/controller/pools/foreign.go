@@ -13,6 +13,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -66,9 +67,16 @@ func (s seen) takeOver(st *v1alpha1.IPPoolStatus) (p plan, wait bool) {
 	return p, true
 }
 
-// givenAway reports whether the pool has been closed since it was stopped, as by an export. Like a
-// pool that never was open, it is not opened while another IPAM may give its addresses.
+// givenAway reports whether the pool is stopped, as by an export, or has been closed since it was.
+// Like a pool that never was open, it is not opened while another IPAM may give its addresses.
 func (s seen) givenAway() bool {
+	switch {
+	case s.pool.Status.Opening == "":
+		return false
+	case s.pool.Spec.Allocation == v1alpha1.AllocationStopped, kube.GivenAway(s.pool):
+		return true
+	}
+	// A controller that knew no condition for it may have stopped the pool.
 	c := meta.FindStatusCondition(s.pool.Status.Conditions, v1alpha1.PoolReady)
 	return c != nil && (c.Reason == v1alpha1.ReasonStopped || c.Reason == v1alpha1.ReasonForeignIPAM)
 }
@@ -76,8 +84,17 @@ func (s seen) givenAway() bool {
 // withhold sets st.Withheld. Addresses that an edit has added are withheld until a look has found
 // which of them pods of other IPAMs have. If it is not known what the pool had before the edit, all
 // of it is withheld. A pool that was open and is closed for a while goes on withholding what
-// another IPAM may give.
+// another IPAM may give. Of one that was stopped nothing is given before all of it has been looked
+// at: see [seen.givenAway].
 func (s seen) withhold(st *v1alpha1.IPPoolStatus) {
+	switch {
+	case s.pool.Spec.Allocation == v1alpha1.AllocationStopped: // another IPAM may be about to give its addresses
+		st.Fenced, st.FencedSince, st.Withheld = nil, nil, nil
+		return
+	case s.givenAway():
+		st.Withheld = nil
+		return
+	}
 	if s.foreign == nil || s.pool.Status.Leasing != v1alpha1.LeasingOpen && s.pool.Status.Opening == "" || s.whole == nil {
 		return
 	}
@@ -171,6 +188,29 @@ func spans(set *netipx.IPSet) []string {
 	return texts
 }
 
+// tellWithheld fills in the condition about addresses that are not given yet.
+func (s seen) tellWithheld(st *v1alpha1.IPPoolStatus) {
+	if s.foreign == nil {
+		return
+	}
+	if st.Leasing != v1alpha1.LeasingOpen && s.givenAway() {
+		s.flag(st, v1alpha1.PoolWithheld, v1alpha1.ReasonGivenAway, "the pool was stopped: another IPAM may have given its addresses since, and the pool gives none before it is open again")
+		return
+	}
+	withheld := ""
+	if len(st.Withheld) > 0 {
+		why := "it is being found out which of them pods of other IPAMs have"
+		switch {
+		case s.foreign.Why != "":
+			why = s.foreign.Why
+		case len(s.foreign.Others) > 0:
+			why = "another IPAM may give them: see the condition ForeignIPAM"
+		}
+		withheld = fmt.Sprintf("addresses that an edit has added are not given yet (%s): %s", strings.Join(few(st.Withheld, "ranges"), ", "), why)
+	}
+	s.flag(st, v1alpha1.PoolWithheld, v1alpha1.ReasonNotLookedAt, withheld)
+}
+
 // tellForeign fills in the conditions about other IPAMs.
 func (s seen) tellForeign(st *v1alpha1.IPPoolStatus) {
 	if s.foreign == nil {
@@ -178,18 +218,6 @@ func (s seen) tellForeign(st *v1alpha1.IPPoolStatus) {
 	}
 	v := *s.foreign
 	s.flag(st, v1alpha1.PoolForeignIPAM, "OtherDefinitions", othersText(s.pool, v, st.Leasing))
-	withheld := ""
-	if len(st.Withheld) > 0 {
-		why := "it is being found out which of them pods of other IPAMs have"
-		switch {
-		case v.Why != "":
-			why = v.Why
-		case len(v.Others) > 0:
-			why = "another IPAM may give them: see the condition ForeignIPAM"
-		}
-		withheld = fmt.Sprintf("addresses that an edit has added are not given yet (%s): %s", strings.Join(few(st.Withheld, "ranges"), ", "), why)
-	}
-	s.flag(st, v1alpha1.PoolWithheld, "NotLookedAt", withheld)
 	var kept []string
 	reason := "OldPods"
 	if s.tally.foreign > 0 {

@@ -202,7 +202,6 @@ func (s seen) lease(st *v1alpha1.IPPoolStatus) plan {
 		return p
 	}
 	if s.pool.Spec.Allocation == v1alpha1.AllocationStopped {
-		st.Fenced, st.FencedSince, st.Withheld = nil, nil, nil // another IPAM may be about to give its addresses
 		return s.shut(st, v1alpha1.ReasonStopped, "the pool gives no addresses: its spec.allocation is Stopped")
 	}
 	now := sizesIn(*st)
@@ -323,6 +322,7 @@ func (s seen) busy(families []allocator.Family) bool {
 // describe fills in what st says about the pool's addresses, and reports whether
 // that includes the counts.
 func (s seen) describe(st *v1alpha1.IPPoolStatus) (counted bool) {
+	s.tellWithheld(st)
 	if s.shape == nil {
 		return false
 	}

@@ -184,6 +184,9 @@ func (a *Agent) slots(ctx context.Context, add *addCall) ([]assign.Slot, error) 
 		pools[src.Pool] = assign.Pool{
 			Shape: known.shape, BlockBits4: known.Bits4, BlockBits6: known.Bits6, Rested: a.blocks.rested(name),
 		}
+		if known.GivenAway { // nothing new is given out of a lease
+			pools[src.Pool] = assign.Pool{Shape: known.shape}
+		}
 		rules[name] = known.Access
 		if known.Sourced {
 			add.sourced = cmp.Or(add.sourced, name)

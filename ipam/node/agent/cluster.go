@@ -116,6 +116,9 @@ type Pool struct {
 	DetectConflicts bool `json:"detectConflicts,omitempty"`
 	// Stopped says that the pool gives no addresses: its spec.allocation is Stopped.
 	Stopped bool `json:"stopped,omitempty"`
+	// GivenAway says that the pool was stopped, and is not open again: another IPAM may have given
+	// what is free.
+	GivenAway bool `json:"givenAway,omitempty"`
 	// Sourced says that the pool has a source, by which claims alone have its addresses.
 	Sourced bool `json:"sourced,omitempty"`
 	// Foreign says that addresses of the pool are kept for pods to which another IPAM has
