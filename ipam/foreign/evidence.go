@@ -48,9 +48,10 @@ type Evidence struct {
 	claims    []claim           // by address, the best proof first
 	// strays are the addresses of which the other IPAM has records of pods that nobody knows.
 	strays []netip.Addr
-	// given is what the nodes say that Tenure has given, and runs, without an address, which pods
-	// they say run.
-	given, runs map[sighted]bool
+	// given is on which networks the nodes say that Tenure has given an address to a pod, and runs,
+	// without an address, which pods they say run.
+	given map[sighted][]string
+	runs  map[sighted]bool
 	// has are the addresses that are kept for a pod, or that it is said to have.
 	has map[named]map[netip.Addr]bool
 	// refused are the sightings of nodes that do not count, by address. The source of each says
@@ -101,7 +102,7 @@ const (
 func Gather(f Facts) *Evidence {
 	e := &Evidence{
 		Facts: f, pods: map[protocol.UID]*Pod{}, byName: map[string]*Pod{}, serves: map[protocol.UID][]podUse{},
-		known: map[string]*Definition{}, selecting: map[string][]*Pod{}, given: map[sighted]bool{}, runs: map[sighted]bool{}, weighed: map[protocol.PoolName]*weighing{},
+		known: map[string]*Definition{}, selecting: map[string][]*Pod{}, given: map[sighted][]string{}, runs: map[sighted]bool{}, weighed: map[protocol.PoolName]*weighing{},
 		has: map[named]map[netip.Addr]bool{}, sorted: map[protocol.PoolName][]protocol.Lease{},
 	}
 	for _, b := range f.Kept {
@@ -201,7 +202,7 @@ func (e *Evidence) report(node protocol.NodeName, r protocol.Report, kept []Kept
 			if s.Pod.UID == "" {
 				at.name = s.Pod.String()
 			}
-			e.given[at] = true
+			e.given[at] = append(e.given[at], s.Network)
 			continue
 		}
 		pod, ok := e.podOf(node, s)

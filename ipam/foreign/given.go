@@ -10,23 +10,36 @@ import (
 )
 
 // reportedAsTenures reports whether the pod's node says that Tenure has given it the address of a
-// claim. Against the other IPAM's record that counts if the node holds the address, by this pool or
-// by one beside it.
+// claim, on a network that may be the pool's. Against the other IPAM's record that counts if the
+// node holds the address, by this pool or by one beside it. Of a pool that was never open no node
+// can have given what it has seen of another IPAM.
 func (w *weighing) reportedAsTenures(c claim) bool {
 	pod, a := c.pod, c.addr
+	beside := w.poolsBeside(pod)
 	holds := func(p *Pool) bool {
 		l, leased := w.leaseOf(p, a)
 		return !p.Fresh && leased && l.Holder.Node == pod.Node && !slices.Contains(l.Ceded, a)
 	}
-	if c.by == byRecord && !holds(w.Pool) && !slices.ContainsFunc(w.poolsBeside(pod), holds) {
+	held := holds(w.Pool) || slices.ContainsFunc(beside, holds)
+	if c.by == byRecord && !held || c.by == byNode && w.Fresh && len(beside) == 0 {
 		return false
 	}
 	for _, at := range []sighted{{pod: pod.UID}, {pod: pod.uid()}, {name: pod.String()}} {
-		if at.node, at.addr = pod.Node, a; w.given[at] {
+		at.node, at.addr = pod.Node, a
+		if slices.ContainsFunc(w.given[at], func(network string) bool { return w.networks[network] || held && !w.isOthers(network, a) }) {
 			return true
 		}
 	}
 	return false
+}
+
+// isOthers reports whether what is given on a network is certainly of another segment: two networks
+// may have the same addresses. What definitions were before, and devices of ResourceClaims, have
+// networks that no definition may have.
+func (w *weighing) isOthers(network string, a netip.Addr) bool {
+	return slices.ContainsFunc(w.Definitions, func(d Definition) bool {
+		return d.Network == network && (w.segment.isOther(d) || w.explains(&d, a))
+	})
 }
 
 // leasesOf returns the leases of a pool as it is now, by address.

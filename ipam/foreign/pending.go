@@ -97,12 +97,12 @@ func (w *weighing) shows(p *Pod, d string, has func(netip.Addr) bool) bool {
 }
 
 // hasAll reports whether a pod has all that it gets of the pool's networks: its status shows it,
-// and its node, if that can tell, has seen it. Without that the status may be a text of somebody's,
-// or of a sandbox that is just made anew.
+// and its node, if that can tell, has seen it there. Without that the status may be a text of
+// somebody's, or of a sandbox that is just made anew.
 func (w *weighing) hasAll(p *Pod) bool {
 	seen := func(a netip.Addr) bool {
 		return !w.tells(p.Node) || w.reportedAsTenures(claim{addr: a, pod: p}) || slices.ContainsFunc(w.at(a, a), func(c claim) bool {
-			return c.by != byStatus && c.pod.on() == p.on()
+			return c.by != byStatus && c.pod.on() == p.on() && w.mayBeOf(c)
 		})
 	}
 	return !slices.ContainsFunc(p.Selected, func(d string) bool { return w.mine[d] && !w.shows(p, d, seen) })

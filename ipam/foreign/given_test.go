@@ -1,0 +1,95 @@
+package foreign
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/tenure-ipam/tenure/api/npwg"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// onTwo is pod p of n1, which has 10.0.0.5 on two networks: on that of lan, and on that of pool
+// lan-a, which has the same addresses on another VLAN.
+func onTwo() Pod {
+	p := pod("p", "ns/net", "10.0.0.5")
+	p.Selected = append(p.Selected, "ns/a")
+	p.Shows = append(p.Shows, npwg.Shown{Definition: "ns/a", Interface: "net2", Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.5")}})
+	return p
+}
+
+// twoVLANs is what a look knows of lan, of domain b, and of lan-a, of domain a.
+func twoVLANs(t *testing.T, p *Pool, f Facts) Facts {
+	t.Helper()
+	p.Domain = "b"
+	Among([]*Pool{p, another(t, "lan-a", "a", false)})
+	f.Definitions = []Definition{switched, definition("a", `{"type":"tenure","pool":"lan-a"}`)}
+	f.Agents = map[protocol.NodeName]bool{"n1": true}
+	return f
+}
+
+// TestGivenOnAnotherNetwork (I1): what Tenure gives a pod on one VLAN says nothing of what another
+// IPAM gave it on another one, where both have the same addresses. Nor does it of a pool that was
+// never open. A network that no definition has may be the pool's, if the node holds the address.
+func TestGivenOnAnotherNetwork(t *testing.T) {
+	for _, tt := range []struct {
+		name               string
+		network            string // on which Tenure has given 10.0.0.5, by n1; "" is on none
+		fresh, held        bool
+		byStatus, byOthers bool // whether it is kept: what the status shows, or what n1 has seen of another IPAM
+	}{
+		{"on none", "", false, false, true, true},
+		{"of another VLAN, before lan was ever open", "a", true, false, true, true},
+		{"of another VLAN", "a", false, false, true, true},
+		{"of another VLAN, and the node holds the address of lan, too", "a", false, true, true, true},
+		{"of lan", "net", false, false, false, false},
+		{"of lan, and the node holds the address", "net", false, true, false, false},
+		{"of lan's network, before lan was ever open", "net", true, false, false, true},
+		{"of a network that no definition has", "was", false, false, true, true},
+		{"of a network that no definition has, and the node holds the address", "was", false, true, false, false},
+	} {
+		for _, others := range []bool{false, true} {
+			pool := openings(lan(t))
+			pool.Fresh = tt.fresh
+			report := protocol.Report{Running: []protocol.UID{"p"}}
+			if tt.network != "" {
+				ours := sighting("10.0.0.5", "p", tt.network)
+				ours.IPAM = Type
+				report.Has = append(report.Has, ours)
+			}
+			want := tt.byStatus
+			if others {
+				report.Has, want = append(report.Has, sighting("10.0.0.5", "p", "net")), tt.byOthers
+			}
+			facts := twoVLANs(t, &pool, Facts{Pods: []Pod{onTwo()}, Reports: map[protocol.NodeName]protocol.Report{"n1": report}})
+			if tt.held {
+				facts.Leases = map[protocol.PoolName][]protocol.Lease{"lan": {lease(protocol.Holder{Node: "n1"})}}
+			}
+			if keep, _, _ := weighed(pool, facts); slices.Equal(keep, []string{"10.0.0.5 p"}) != want || len(keep) > 1 {
+				t.Errorf("%s, seen of another IPAM %v: kept is %q; want it kept: %v", tt.name, others, keep, want)
+			}
+		}
+	}
+}
+
+// TestPendingBesideAnotherNetwork: a pod is waited for although its node has seen the address that
+// its status shows, if it has seen it on another VLAN alone. The status may be somebody's text.
+func TestPendingBesideAnotherNetwork(t *testing.T) {
+	for _, tt := range []struct {
+		network, ipam string
+		want          Stage
+	}{
+		{"net", TypeHostLocal, StageClear},
+		{"net", Type, StageClear},
+		{"a", TypeHostLocal, StagePods},
+		{"a", Type, StagePods},
+	} {
+		pool := openings(lan(t))
+		seen := sighting("10.0.0.5", "p", tt.network)
+		seen.IPAM = tt.ipam
+		facts := twoVLANs(t, &pool, Facts{Pods: []Pod{onTwo()}, Reports: seenBy("n1", seen)})
+		if _, _, found := weighed(pool, facts); found.Stage != tt.want {
+			t.Errorf("seen on %s, by %s: stage %d, %q; want %d", tt.network, tt.ipam, found.Stage, found.Why, tt.want)
+		}
+	}
+}
