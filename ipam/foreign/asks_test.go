@@ -231,7 +231,7 @@ func TestPendingAfterADefinitionIsGone(t *testing.T) {
 		tt.gone.Changed = now.Add(-tt.since)
 		p := pod("p", "ns/net", "")
 		p.Bound = now.Add(-tt.bound)
-		if _, _, found := weighed(lan(t), Facts{Definitions: []Definition{in}, Gone: []Definition{tt.gone}, Pods: []Pod{p}}); found.Stage != tt.want {
+		if _, _, found := weighed(lan(t), Facts{Definitions: []Definition{in}, Former: []Definition{tt.gone}, Pods: []Pod{p}}); found.Stage != tt.want {
 			t.Errorf("%s: stage %d, %q; want %d", tt.name, found.Stage, found.Why, tt.want)
 		}
 	}

@@ -17,9 +17,10 @@ import (
 type Facts struct {
 	Now         time.Time
 	Definitions []Definition
-	// Gone are those that are gone since a while; Changed is since when.
-	Gone []Definition
-	Pods []Pod
+	// Former are definitions as they were until a while ago, when they went or were written again;
+	// Changed is when.
+	Former []Definition
+	Pods   []Pod
 	// Others are the other pods that are bound to nodes and have not ended, by their objects' UIDs.
 	Others map[protocol.UID]bool
 	// Shown are addresses that the status of pods shows, whether they select the network or not, as

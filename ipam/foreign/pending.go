@@ -21,9 +21,9 @@ const retriedWithin = 150 * time.Second
 // bound to their nodes before the pool took its addresses over, or before the definition was last
 // written that they select, and that may have been another IPAM's until then. A definition that has
 // always been Tenure's counts only for pods that were bound while another may have had its name.
-// One that is gone counts for pods that were bound before. Whether the other IPAM is done with them
-// their nodes have to say: see hasAll and hasAsked. Not so of pods that show what Tenure has given
-// them. After AddWithin no pod counts.
+// One that is gone, or has left the segment, counts for pods that were bound before. Whether the
+// other IPAM is done with them their nodes have to say: see hasAll and hasAsked. Not so of pods
+// that show what Tenure has given them. After AddWithin no pod counts.
 func (w *weighing) pending() (waiting []*Pod) {
 	since := map[string]time.Time{}
 	for _, d := range w.segment.definitions {
@@ -38,9 +38,10 @@ func (w *weighing) pending() (waiting []*Pod) {
 			since[d.String()] = at.Add(skew)
 		}
 	}
-	for _, d := range w.gone {
-		if w.Now.Sub(d.Changed) <= AddWithin {
-			since[d.String()] = d.Changed.Add(skew)
+	for _, d := range w.former {
+		name, at := d.String(), d.Changed.Add(skew)
+		if (w.known[name] == nil || w.left[name]) && w.Now.Sub(d.Changed) <= AddWithin && at.After(since[name]) {
+			since[name] = at
 		}
 	}
 	if w.New == nil || len(w.New.Ranges()) == 0 { // nothing of it waits
@@ -105,7 +106,7 @@ func (w *weighing) hasAll(p *Pod) bool {
 			return c.by != byStatus && c.pod.on() == p.on() && w.mayBeOf(c)
 		})
 	}
-	return !slices.ContainsFunc(p.Selected, func(d string) bool { return w.mine[d] && !w.shows(p, d, seen) })
+	return !slices.ContainsFunc(p.Selected, func(d string) bool { return w.awaits(d) && !w.shows(p, d, seen) })
 }
 
 // hasAsked reports whether the ADDs for all of the pool's networks that a pod selects have come to
@@ -121,11 +122,11 @@ func (w *weighing) hasAsked(p *Pod) bool {
 		}
 		other, twice := of[d.Network]
 		switch {
-		case twice && other != name && (w.mine[name] || w.mine[other]):
+		case twice && other != name && (w.awaits(name) || w.awaits(other)):
 			return false
-		case w.mine[name] && !slices.Contains(asked[d.Network], p.uid()):
+		case w.awaits(name) && !slices.Contains(asked[d.Network], p.uid()):
 			return false
-		case !twice || w.mine[name]:
+		case !twice || w.awaits(name):
 			of[d.Network] = name
 		}
 	}

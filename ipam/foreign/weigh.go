@@ -58,8 +58,9 @@ type weighing struct {
 	*Evidence
 	*Pool
 	segment  segment
-	gone     []Definition                // those of the segment that are gone since a while
-	mine     map[string]bool             // the definitions of the segment, with these
+	former   []Definition                // of it until a while ago, as they were
+	mine     map[string]bool             // the definitions of the segment, with those of these that are gone
+	left     map[string]bool             // those of former that are of another segment now: see hasLeft
 	beside   map[string]bool             // those of mine that are Tenure's, and of another pool
 	networks map[string]bool             // their networks
 	files    map[protocol.HostLocal]bool // what has to be read: any namespace may name the pool
@@ -76,7 +77,7 @@ type weighing struct {
 // Weigh finds what is to be kept of a pool, and whose word is missing for that. Which nodes have to
 // say something does not depend on what any has said.
 func (e *Evidence) Weigh(p *Pool) Finding {
-	w := &weighing{Evidence: e, Pool: p, segment: p.segment(e.Definitions), mine: map[string]bool{}, beside: map[string]bool{}, networks: map[string]bool{}, files: map[protocol.HostLocal]bool{}, asks: map[protocol.NodeName]bool{}, partly: map[protocol.NodeName]string{}, unseenOn: map[protocol.NodeName]string{}}
+	w := &weighing{Evidence: e, Pool: p, segment: p.segment(e.Definitions), mine: map[string]bool{}, left: map[string]bool{}, beside: map[string]bool{}, networks: map[string]bool{}, files: map[protocol.HostLocal]bool{}, asks: map[protocol.NodeName]bool{}, partly: map[protocol.NodeName]string{}, unseenOn: map[protocol.NodeName]string{}}
 	for _, d := range w.segment.definitions {
 		w.mine[d.String()], w.networks[d.Network] = true, true
 		if p.isBeside(d) {
@@ -86,11 +87,7 @@ func (e *Evidence) Weigh(p *Pool) Finding {
 			w.files[protocol.HostLocal{Network: d.Network, DataDir: d.DataDir}] = true
 		}
 	}
-	for _, d := range e.Gone { // whatever Tenure's gave is Tenure's
-		if e.known[d.String()] == nil && d.IPAM != Type && p.touches(d) && (p.owns(d) || !w.segment.isOther(d)) {
-			w.mine[d.String()], w.gone = true, append(w.gone, d)
-		}
-	}
+	w.remember()
 	e.weighed[p.Name] = w
 	for _, r := range p.Whole.Ranges() {
 		for _, c := range between(e.refused, r.Start, r.End) {
@@ -326,8 +323,8 @@ func (w *weighing) askForWaiting(pending []*Pod) {
 
 // used reports whether pods use networks of the segment, or show something of the pool.
 func (w *weighing) used() bool {
-	for d := range w.mine {
-		if len(w.selecting[d]) > 0 {
+	for d, pods := range w.selecting {
+		if len(pods) > 0 && w.awaits(d) {
 			return true
 		}
 	}

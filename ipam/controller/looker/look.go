@@ -74,7 +74,7 @@ func (l *Looker) begin(ctx context.Context) (*look, error) {
 		return nil, err
 	}
 	t := l.newLook()
-	if t.facts.Definitions, t.facts.Gone, err = l.definitions(ctx); err != nil {
+	if t.facts.Definitions, t.facts.Former, err = l.definitions(ctx); err != nil {
 		return nil, err
 	}
 	l.seeFences(objects)

@@ -228,8 +228,8 @@ func (l *Looker) publish(next map[protocol.PoolName]foreign.Verdict) {
 	}
 }
 
-// definitions reads all definitions, as the cache has them, and those that are gone since a while.
-func (l *Looker) definitions(ctx context.Context) (all, gone []foreign.Definition, err error) {
+// definitions reads all definitions, as the cache has them, and what some were until a while ago.
+func (l *Looker) definitions(ctx context.Context) (all, former []foreign.Definition, err error) {
 	var list nad.NetworkAttachmentDefinitionList
 	if err := l.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, nil, fmt.Errorf("list definitions: %w", err)
@@ -242,7 +242,7 @@ func (l *Looker) definitions(ctx context.Context) (all, gone []foreign.Definitio
 		all[i] = foreign.ReadDefinition(o.Namespace, o.Name, o.Spec.Config, o.Annotations)
 		all[i].Changed, all[i].Since = changedAt(o), l.names.of(o)
 	}
-	return all, l.names.left(l.Now()), nil
+	return all, l.names.lately(l.Now()), nil
 }
 
 // KeepChanged is a transform of a cache. It replaces a definition's managed fields by the time at

@@ -857,7 +857,7 @@ func TestMuchIsPassedOn(t *testing.T) {
 		}
 	}
 	var err error
-	if l.facts.Definitions, l.facts.Gone, err = c.definitions(t.Context()); err != nil {
+	if l.facts.Definitions, l.facts.Former, err = c.definitions(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	l.facts.Kept, l.facts.Agents["n1"], l.facts.Reports["n1"], l.facts.Asked, l.over = l.kept(), true, report, nil, true

@@ -1,6 +1,7 @@
 package looker
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -16,9 +17,23 @@ import (
 type names struct {
 	begun time.Time               // since when the watch is heard
 	since map[types.UID]time.Time // of definitions that were seen made
-	// gone has the last definition of a name that was seen to go; Changed is when.
-	gone map[string]foreign.Definition
+	// former has, by namespace and name, what definitions were until they went or were written
+	// again, each content once.
+	former map[string][]former
 }
+
+// former is what a definition was; Changed is until when.
+type former struct {
+	foreign.Definition
+	config string
+}
+
+// mostFormer bounds what is remembered of one name. What was of more contents may have given any
+// address.
+const (
+	mostFormer = 16
+	anyAddress = `{"ipam":{"type":"` + foreign.TypeHostLocal + `"}}`
+)
 
 // heardWithin is how long after a definition was made the watch tells of it, with room for clocks
 // that differ. If it takes longer the watch was interrupted, and may have missed another definition
@@ -27,7 +42,7 @@ const heardWithin = 10 * time.Second
 
 // newNames returns what is known when a watch begins.
 func newNames(now time.Time) names {
-	return names{begun: now, since: map[types.UID]time.Time{}, gone: map[string]foreign.Definition{}}
+	return names{begun: now, since: map[types.UID]time.Time{}, former: map[string][]former{}}
 }
 
 // added notes a definition. First says that it was there when the watch began.
@@ -36,8 +51,10 @@ func (n *names) added(o *nad.NetworkAttachmentDefinition, first bool, now time.T
 		return
 	}
 	since := n.begun
-	if gone := n.gone[o.Namespace+"/"+o.Name].Changed; gone.After(since) {
-		since = gone
+	for _, f := range n.former[o.Namespace+"/"+o.Name] {
+		if f.Changed.After(since) {
+			since = f.Changed
+		}
 	}
 	n.since[o.UID] = since
 }
@@ -45,9 +62,29 @@ func (n *names) added(o *nad.NetworkAttachmentDefinition, first bool, now time.T
 // removed notes that a definition is gone.
 func (n *names) removed(o *nad.NetworkAttachmentDefinition, now time.Time) {
 	delete(n.since, o.UID)
-	d := foreign.ReadDefinition(o.Namespace, o.Name, o.Spec.Config, o.Annotations)
-	d.Changed = now
-	n.gone[d.String()] = d
+	n.note(o, now)
+}
+
+// edited notes that a definition was written again.
+func (n *names) edited(was, is *nad.NetworkAttachmentDefinition, now time.Time) {
+	if was.Spec.Config != is.Spec.Config {
+		n.note(was, now)
+	}
+}
+
+// note notes what a definition was until now.
+func (n *names) note(o *nad.NetworkAttachmentDefinition, now time.Time) {
+	f := former{foreign.ReadDefinition(o.Namespace, o.Name, o.Spec.Config, o.Annotations), o.Spec.Config}
+	if f.IPAM == foreign.Type { // no other IPAM has given anything by it
+		f.config = foreign.Type
+	}
+	name := f.String()
+	all := slices.DeleteFunc(n.former[name], func(x former) bool { return x.config == f.config && x.Domain == f.Domain })
+	if len(all) >= mostFormer {
+		all, f = nil, former{foreign.ReadDefinition(o.Namespace, o.Name, anyAddress, nil), anyAddress}
+	}
+	f.Changed = now
+	n.former[name] = append(all, f)
 }
 
 // of returns from when on o's name can have been no other definition's, if o has never been written
@@ -59,15 +96,20 @@ func (n *names) of(o *nad.NetworkAttachmentDefinition) time.Time {
 	return n.since[o.UID]
 }
 
-// left returns the definitions that are gone, and forgets those by which no ADD can go on any more.
-func (n *names) left(now time.Time) (gone []foreign.Definition) {
-	for name, d := range n.gone {
-		if now.Sub(d.Changed) > foreign.AddWithin {
-			delete(n.gone, name)
-			continue
+// lately returns what definitions were until a while ago, and forgets what no ADD can go by any
+// more.
+func (n *names) lately(now time.Time) (all []foreign.Definition) {
+	for name, of := range n.former {
+		n.former[name] = slices.DeleteFunc(of, func(f former) bool { return now.Sub(f.Changed) > foreign.AddWithin })
+		if len(n.former[name]) == 0 {
+			delete(n.former, name)
 		}
-		gone = append(gone, d)
+		for _, f := range n.former[name] {
+			all = append(all, f.Definition)
+		}
 	}
-	slices.SortFunc(gone, func(x, y foreign.Definition) int { return strings.Compare(x.String(), y.String()) })
-	return gone
+	slices.SortFunc(all, func(x, y foreign.Definition) int {
+		return cmp.Or(strings.Compare(x.String(), y.String()), x.Changed.Compare(y.Changed))
+	})
+	return all
 }

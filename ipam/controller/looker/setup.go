@@ -17,28 +17,7 @@ import (
 // Setup has the manager run l while it leads, and wakes l when a pool or a definition
 // changes what it is about.
 func (l *Looker) Setup(mgr ctrl.Manager) error {
-	wake := cache.ResourceEventHandlerDetailedFuncs{
-		AddFunc: func(o any, first bool) {
-			l.added(o, first)
-			l.Wake()
-		},
-		UpdateFunc: func(was, is any) {
-			if a, ok := was.(client.Object); ok && a.GetUID() != is.(client.Object).GetUID() {
-				l.removed(was)
-				l.added(is, false)
-			}
-			if changed(was, is) {
-				l.Wake()
-			}
-		},
-		DeleteFunc: func(o any) {
-			if last, ok := o.(cache.DeletedFinalStateUnknown); ok {
-				o = last.Obj
-			}
-			l.removed(o)
-			l.Wake()
-		},
-	}
+	wake := l.handler()
 	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		l.mu.Lock()
 		l.names = newNames(l.Now())
@@ -56,12 +35,51 @@ func (l *Looker) Setup(mgr ctrl.Manager) error {
 	}))
 }
 
+// handler returns what hears of pools and definitions.
+func (l *Looker) handler() cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(o any, first bool) {
+			l.added(o, first)
+			l.Wake()
+		},
+		UpdateFunc: func(was, is any) {
+			if a, ok := was.(client.Object); ok && a.GetUID() != is.(client.Object).GetUID() {
+				l.removed(was)
+				l.added(is, false)
+			} else {
+				l.edited(was, is)
+			}
+			if changed(was, is) {
+				l.Wake()
+			}
+		},
+		DeleteFunc: func(o any) {
+			if last, ok := o.(cache.DeletedFinalStateUnknown); ok {
+				o = last.Obj
+			}
+			l.removed(o)
+			l.Wake()
+		},
+	}
+}
+
 // added notes that an object was made, if it is a definition.
 func (l *Looker) added(o any, first bool) {
 	if d, ok := o.(*nad.NetworkAttachmentDefinition); ok {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.names.added(d, first, l.Now())
+	}
+}
+
+// edited notes that an object was written again, if it is a definition.
+func (l *Looker) edited(was, is any) {
+	a, ok := was.(*nad.NetworkAttachmentDefinition)
+	b, ok2 := is.(*nad.NetworkAttachmentDefinition)
+	if ok && ok2 {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.names.edited(a, b, l.Now())
 	}
 }
 
