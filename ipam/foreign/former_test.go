@@ -95,6 +95,26 @@ func TestDoneAfterADefinitionHasLeft(t *testing.T) {
 	}
 }
 
+// TestAsksAfterHostLocal: a definition of host-local's was written anew by hand, with none of its
+// keys left. A pod that was deleted by force and still runs may have an address by it, and then
+// only its node can tell.
+func TestAsksAfterHostLocal(t *testing.T) {
+	for was, want := range map[string]int{
+		`{"type":"host-local","subnet":"10.0.0.0/24"}`:    2,
+		`{"type":"host-local","subnet":"192.168.7.0/24"}`: 0,
+		`{"type":"tenure","subnet":"10.0.0.0/24"}`:        0,
+	} {
+		former := definition("net", was)
+		former.Changed = now.Add(-time.Second)
+		_, _, found := weighed(openings(lan(t)), Facts{
+			Definitions: []Definition{switched}, Former: []Definition{former}, Agents: map[protocol.NodeName]bool{"n1": true, "n2": true},
+		})
+		if len(found.Asks) != want || (found.Stage == StageReports) != (want > 0) {
+			t.Errorf("it was %s: nodes %v are asked, stage %d; want %d nodes", was, found.Asks, found.Stage, want)
+		}
+	}
+}
+
 // TestSwitchWaitsAsBefore: what a definition was that is switched where it stands adds nothing to
 // what the pool waits for, however late the watch has told of it.
 func TestSwitchWaitsAsBefore(t *testing.T) {

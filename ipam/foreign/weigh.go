@@ -313,7 +313,8 @@ func (w *weighing) askForWaiting(pending []*Pod) {
 	for _, pod := range pending {
 		w.ask(pod.Node)
 	}
-	others := w.Fenced || slices.ContainsFunc(w.segment.definitions, func(d Definition) bool { return d.HostLocal })
+	hostLocal := func(d Definition) bool { return d.HostLocal } // also if it was written anew without its keys
+	others := w.Fenced || slices.ContainsFunc(w.segment.definitions, hostLocal) || slices.ContainsFunc(w.former, hostLocal)
 	if others || slices.ContainsFunc(w.strays, w.New.Contains) || slices.ContainsFunc(w.Shown, w.New.Contains) || w.CheckAll && w.used() {
 		for node := range w.Agents {
 			w.ask(node)
