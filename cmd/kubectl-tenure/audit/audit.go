@@ -58,6 +58,9 @@ type Pool struct {
 	// Strangers says, in the words of the pool's condition, which addresses strangers have; empty:
 	// none.
 	Strangers string
+	// PinsTaken says, in the words of the pool's condition, which subnets of nodes others have;
+	// empty: none.
+	PinsTaken string
 }
 
 // A Claim is a claim, and the pools of its network: none where that is not Tenure's.
@@ -156,6 +159,7 @@ const (
 	DefinitionFaulty Rule = "DefinitionFaulty" // a network definition cannot be used
 	NamesAbsent      Rule = "NamesAbsent"      // a Service asks for names, and gets none
 	StrangerFound    Rule = "StrangerFound"    // a stranger has an address of a pool
+	PinsTaken        Rule = "PinsTaken"        // a subnet that is pinned to a node is another's
 	NoAgent          Rule = "NoAgent"          // nodes have no agent, and never had one
 	WebhooksUnused   Rule = "WebhooksUnused"   // the API server does not call the webhooks, or not for long
 )
@@ -164,7 +168,7 @@ const (
 // that Tenure promises and some room; never is for what harms nobody.
 var settles = map[Rule]time.Duration{
 	GrantLeaked: time.Minute, SubLeaseLeaked: 4 * time.Minute, AllocationLeaked: 5 * time.Minute, ForeignLeaked: 5 * time.Minute,
-	StoreFrozen: never, AddressOutside: never, DefinitionFaulty: never, NamesAbsent: never, StrangerFound: never, NoAgent: never, WebhooksUnused: never,
+	StoreFrozen: never, AddressOutside: never, DefinitionFaulty: never, NamesAbsent: never, StrangerFound: never, PinsTaken: never, NoAgent: never, WebhooksUnused: never,
 }
 
 const never = time.Duration(1<<63 - 1)
@@ -235,6 +239,7 @@ func Look(s State) []Finding {
 	l := newLook(s)
 	l.poolsApart()
 	l.strangers()
+	l.pins()
 	l.definitions()
 	l.names()
 	l.leasesApart()

@@ -166,12 +166,14 @@ func TestPoolsOverlap(t *testing.T) {
 // TestNotes: what is worth knowing, and is not wrong, however long it lasts.
 func TestNotes(t *testing.T) {
 	lan, other := Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan"}}}, Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "other"}}}
-	lan.Strangers = "given to no pod: 10.0.0.9"
+	rail := lan
+	lan.Strangers, rail.PinsTaken = "given to no pod: 10.0.0.9", "subnet 10.0.1.0/26 is pinned to node a, and node b has leased it"
 	for rule, tt := range map[Rule]struct {
 		s            State
 		object, what string
 	}{
 		StrangerFound:    {State{Pools: []Pool{lan, other}}, "ippool lan", lan.Strangers},
+		PinsTaken:        {State{Pools: []Pool{rail, other}}, "ippool lan", rail.PinsTaken},
 		DefinitionFaulty: {State{Faulty: []Unreadable{{"network-attachment-definition ns/lan", "pool gone does not exist"}}}, "network-attachment-definition ns/lan", "pool gone does not exist"},
 		NamesAbsent:      {State{Nameless: []Unreadable{{"service shop/db", "it has a cluster IP"}}}, "service shop/db", "it has a cluster IP"},
 	} {

@@ -29,6 +29,16 @@ func (l *look) strangers() {
 	}
 }
 
+// pins finds pools with subnets that are pinned to one node, and that another has.
+func (l *look) pins() {
+	for i := range l.Pools {
+		if p := &l.Pools[i]; p.PinsTaken != "" {
+			l.add(PinsTaken, "ippool "+p.Name, place{pool: protocol.PoolName(p.Name)}, p.PinsTaken,
+				"do what it says: until then the node to which the subnet is pinned has none of it, and pods of the pool wait there")
+		}
+	}
+}
+
 // definitions finds network definitions that cannot be used.
 func (l *look) definitions() {
 	for _, d := range l.Faulty {

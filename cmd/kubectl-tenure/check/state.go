@@ -37,7 +37,7 @@ func readState(ctx context.Context, s *session.Session) (st audit.State, err err
 		return st, err
 	}
 	if st.Pools, err = state.Read(ctx, not.Of("ippool"), &v1alpha1.IPPoolList{}, session.PoolsIn, func(p *v1alpha1.IPPool) (audit.Pool, error) {
-		return audit.Pool{Pool: kube.PoolOf(p), Shape: state.ShapeOf(p), Overlaps: saidOf(p, v1alpha1.PoolOverlapping), Strangers: saidOf(p, v1alpha1.PoolStrangers)}, nil
+		return audit.Pool{Pool: kube.PoolOf(p), Shape: state.ShapeOf(p), Overlaps: saidOf(p, v1alpha1.PoolOverlapping), Strangers: saidOf(p, v1alpha1.PoolStrangers), PinsTaken: saidOf(p, v1alpha1.PoolPinsTaken)}, nil
 	}); err != nil {
 		return st, err
 	}
