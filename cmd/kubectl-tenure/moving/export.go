@@ -188,12 +188,15 @@ func (e *exporting) stop(ctx context.Context, pools []string) error {
 	return nil
 }
 
+// undone says how what an export has begun is undone.
+const undone = "the pools are stopped, and import --from whereabouts --apply has them go on"
+
 // settleFor is for how long nothing may have changed of who has which address before it is
 // believed: what was under way when the pools were stopped has come to its end by then.
 const settleFor = 5 * time.Second
 
 // waitSettled waits until it is known of every address of pools whose it is, or that it is
-// nobody's, and whereabouts finds those of pods that run in their status. It returns who has which.
+// nobody's, and whereabouts finds it in the status of a pod that runs. It returns who has which.
 func (e *exporting) waitSettled(ctx context.Context, pools []string) (has occupancy, err error) {
 	var last []registrant
 	var since time.Time
@@ -209,7 +212,7 @@ func (e *exporting) waitSettled(ctx context.Context, pools []string) (has occupa
 		line = "pods have " + screen.Number(len(now.pods), "address", "addresses")
 		switch {
 		case len(now.devices) > 0:
-			return "", false, fmt.Errorf("%s; the pools are stopped, and import --from whereabouts --apply has them go on", unkeptDevices(now.devices))
+			return "", false, fmt.Errorf("%s; %s", unkeptDevices(now.devices), undone)
 		case len(now.unsettled) > 0:
 			return line + "; " + screen.Some(now.unsettled, 3), false, nil
 		case time.Since(since) < settleFor:
@@ -218,9 +221,15 @@ func (e *exporting) waitSettled(ctx context.Context, pools []string) (has occupa
 		if err := e.readPods(ctx, &e.state); err != nil {
 			return "", false, err
 		}
-		if unseen := e.state.unseen(now.pods); len(unseen) > 0 {
-			return line + "; whereabouts takes records away that the status of a pod does not show: of pods that run, it has yet to show, as an address of another network than the default one, " + screen.Some(unseen, 3) +
+		hidden, gone, byDefault := e.state.unseen(now.pods)
+		switch {
+		case len(byDefault) > 0:
+			return "", false, fmt.Errorf("%s; %s", unkeptDefaults(byDefault), undone)
+		case len(hidden) > 0:
+			return line + "; whereabouts takes records away that the status of a pod does not show: of pods that run, it has yet to show, as an address of another network than the default one, " + screen.Some(hidden, 3) +
 				". Where it will not, delete the pod", false, nil
+		case len(gone) > 0:
+			return line + "; whereabouts takes the records of pods away that are gone, and whose sandboxes may still run: their nodes have yet to take back " + screen.Some(gone, 3), false, nil
 		}
 		return line, true, nil
 	})

@@ -1,6 +1,7 @@
 package moving
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -66,25 +67,38 @@ func TestDevicesAreNotRecorded(t *testing.T) {
 	}
 }
 
-// TestWhatAStatusDoesNotShow: of pods that run, whereabouts keeps the record of an address that
-// their status shows as that very text, of another network than the default one.
+// TestWhatAStatusDoesNotShow: whereabouts keeps the record of an address that the status of a pod
+// shows as that very text, of another network than the default one. A pod that is gone shows
+// nothing, and its sandbox may still run.
 func TestWhatAStatusDoesNotShow(t *testing.T) {
-	for status, seen := range map[string]bool{
-		`[{"name":"cbr0","ips":["10.9.0.9"],"default":true},{"name":"ns/lan","interface":"net1","ips":["10.0.0.4","10.0.0.5"]}]`: true,
-		`[{"name":"ns/lan","interface":"eth0","ips":["10.0.0.5"],"default":true}]`:                                               false,
-		`[{"name":"ns/lan","interface":"net1","ips":["10.0.0.5/24"]}]`:                                                           false,
-		`[{"name":"ns/lan","interface":"net1","ips":["10.0.0.6"]}]`:                                                              false,
-		``: false,
+	const gone = " [10.0.0.7 of pod ns/forced]"
+	for status, want := range map[string]string{
+		`[{"name":"cbr0","ips":["10.9.0.9"],"default":true},{"name":"ns/lan","interface":"net1","ips":["10.0.0.4","10.0.0.5"]}]`: "[]" + gone + " []",
+		`[{"name":"ns/lan","interface":"eth0","ips":["10.0.0.5"],"default":true}]`:                                               "[]" + gone + " [ns/p]",
+		`[{"name":"ns/lan","interface":"eth0","ips":["10.0.0.5/24"],"default":true}]`:                                            "[]" + gone + " [ns/p]",
+		`[{"name":"ns/lan","interface":"net1","ips":["10.0.0.5/24"]}]`:                                                           "[10.0.0.5 of pod ns/p]" + gone + " []",
+		`[{"name":"ns/lan","interface":"net1","ips":["10.0.0.6"]}]`:                                                              "[10.0.0.5 of pod ns/p]" + gone + " []",
+		``: "[10.0.0.5 of pod ns/p]" + gone + " []",
 	} {
-		s := foreignState{shown: map[string][]string{"ns/p": shownBeside(status)}}
-		has := []registrant{{netip.MustParseAddr("10.0.0.5"), "ns", "p", "net1"}, {netip.MustParseAddr("10.0.0.7"), "ns", "ended", "net1"}}
-		want := []string{"10.0.0.5 of pod ns/p"}
-		if seen {
-			want = nil
+		s := foreignState{shown: map[string][]string{}, byDefault: map[string][]string{}}
+		s.shown["ns/p"], s.byDefault["ns/p"] = shownBy(status)
+		hidden, left, byDefault := s.unseen([]registrant{{netip.MustParseAddr("10.0.0.5"), "ns", "p", "net1"}, {netip.MustParseAddr("10.0.0.7"), "ns", "forced", "net1"}})
+		if got := fmt.Sprint(hidden, left, byDefault); got != want {
+			t.Errorf("status %s: whereabouts does not find, waits for, and never finds %s; want %s", status, got, want)
 		}
-		if got := s.unseen(has); !slices.Equal(got, want) {
-			t.Errorf("status %s: whereabouts does not find %q; want %q", status, got, want)
-		}
+	}
+}
+
+// TestDefaultNetworkOfTheCluster: pods have it without selecting it, and their status shows it as
+// the default one. That is in the way, and nothing that is waited for.
+func TestDefaultNetworkOfTheCluster(t *testing.T) {
+	report := moveReport{Segments: []moveSegment{{Pools: []string{"lan"}}, {Pools: []string{"other"}}}}
+	obstruct(&report, foreignState{whereabouts: true, pools: map[string]poolSeen{"lan": {byDefault: []string{"ns/b", "ns/a", "ns/b"}}, "other": {}}})
+	if why := report.Segments[0].InTheWay; len(why) != 1 || !strings.HasPrefix(why[0], "it is the default network of pods: ns/a, ns/b. ") {
+		t.Errorf("in the way of lan: %v", why)
+	}
+	if why := report.Segments[1].InTheWay; len(why) > 0 {
+		t.Errorf("in the way of another network: %v", why)
 	}
 }
 

@@ -32,8 +32,8 @@ type comparison struct {
 // compare fills in how much pods have of the segment, and what is wrong with the records.
 func (s *moveSegment) compare(seen foreignState, group []foreign.Definition, from string) {
 	for _, name := range s.Pools {
-		for _, a := range seen.pools[name].kept {
-			if inside(group, a) {
+		for _, g := range seen.pools[name].kept {
+			if a, err := netip.ParseAddr(g.Address); err == nil && inside(group, a) {
 				s.Kept++
 			}
 		}

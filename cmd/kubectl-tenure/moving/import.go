@@ -249,13 +249,13 @@ func (i *importing) summary(ctx context.Context, moved int, pools, stopped []str
 		to.Line("The pools open when what running pods have is kept for them: kubectl tenure pools shows it.")
 		return nil
 	}
-	all, _, err := i.kept(ctx)
+	all, err := i.held(ctx, foreignState{})
 	if err != nil {
 		return err
 	}
 	addrs, several, pods, by := 0, 0, map[string]bool{}, i.from
 	for _, name := range pools {
-		for _, g := range all[name] {
+		for _, g := range all[name].kept {
 			if protocol.UID(g.To.UID).Several() {
 				several++
 				continue

@@ -87,11 +87,11 @@ func (m *moving) readOthers(ctx context.Context) (seen foreignState, objects map
 // readPods reads the pods that have not ended.
 func (m *moving) readPods(ctx context.Context, seen *foreignState) (err error) {
 	live := client.MatchingFieldsSelector{Selector: state.Unfinished}
-	seen.idle, seen.shown = map[string]bool{}, map[string][]string{}
+	seen.idle, seen.shown, seen.byDefault = map[string]bool{}, map[string][]string{}, map[string][]string{}
 	seen.pods, err = session.ListAll(ctx, m.Client, &corev1.PodList{}, func(l *corev1.PodList) (some []foreign.Pod) {
 		for k := range l.Items {
 			p := foreign.ReadPod(&l.Items[k])
-			seen.shown[p.String()] = shownBeside(l.Items[k].Annotations[npwg.AnnotationStatus])
+			seen.shown[p.String()], seen.byDefault[p.String()] = shownBy(l.Items[k].Annotations[npwg.AnnotationStatus])
 			if len(p.Selected) > 0 {
 				some = append(some, p)
 			} else {
@@ -109,19 +109,15 @@ func (m *moving) readPools(ctx context.Context, seen *foreignState) error {
 	if err != nil {
 		return err
 	}
-	kept, devices, err := m.kept(ctx)
+	held, err := m.held(ctx, *seen)
 	if err != nil {
 		return err
 	}
 	seen.pools = map[string]poolSeen{}
 	for i := range pools {
-		p := poolSeen{waits: awaited(&pools[i]), domain: pools[i].Spec.Domain, devices: devices[pools[i].Name], shareWith: pools[i].Spec.ShareWith}
+		p := held[pools[i].Name]
+		p.waits, p.domain, p.shareWith = awaited(&pools[i]), pools[i].Spec.Domain, pools[i].Spec.ShareWith
 		p.implicit = pools[i].Labels[v1alpha1.LabelImplicit] == "true"
-		for _, g := range kept[pools[i].Name] {
-			if addr, err := netip.ParseAddr(g.Address); err == nil {
-				p.kept = append(p.kept, addr)
-			}
-		}
 		p.selective, p.perNode = len(kube.SpecText(&pools[i]).LabelKeys()) > 0, pools[i].Spec.PerNode != nil
 		for _, r := range pools[i].Spec.Ranges {
 			if cidr, err := netip.ParsePrefix(r.CIDR); err == nil {
@@ -145,30 +141,6 @@ func (m *moving) readPools(ctx context.Context, seen *foreignState) error {
 		}
 	}
 	return nil
-}
-
-// kept returns, by pool, the grants of addresses that are kept for pods of other IPAMs, and which
-// addresses devices of ResourceClaims have.
-func (m *moving) kept(ctx context.Context) (kept map[string][]v1alpha1.Grant, devices map[string][]string, err error) {
-	leases, err := session.ListAll(ctx, m.Client, &v1alpha1.IPLeaseList{}, session.LeasesIn)
-	if err != nil {
-		return nil, nil, err
-	}
-	kept, devices = map[string][]v1alpha1.Grant{}, map[string][]string{}
-	for i := range leases {
-		pool := leases[i].Spec.Pool
-		for _, g := range leases[i].Spec.Grants {
-			if g.To.Kind == v1alpha1.GranteePod {
-				kept[pool] = append(kept[pool], g)
-			}
-		}
-		for _, text := range leases[i].Status.Allocations {
-			if addr, u, ok := state.ParseAllocation(text); ok && u.ResourceClaim != "" {
-				devices[pool] = append(devices[pool], deviceText(addr, u))
-			}
-		}
-	}
-	return kept, devices, nil
 }
 
 // awaited reports whether a pool is on its way of being opened as a whole, or was stopped

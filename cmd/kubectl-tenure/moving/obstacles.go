@@ -3,7 +3,9 @@ package moving
 import (
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
@@ -30,9 +32,13 @@ func obstruct(report *moveReport, seen foreignState) {
 			s.InTheWay = append(s.InTheWay, fmt.Sprintf("the status of pods shows addresses with the lengths of their subnets (statusIPs: CIDR): %s. whereabouts does not find an address there, "+
 				"and would take the record of a pod that runs away. Set statusIPs to Address, and make these pods anew", screen.Some(pods, 5)))
 		}
-		if pods := showing(seen.pods, s.Switch, func(s npwg.Shown) bool { return s.Default }); len(pods) > 0 {
-			s.InTheWay = append(s.InTheWay, fmt.Sprintf("it is the default network of pods: %s. whereabouts looks for no address of that, "+
-				"and would take the record of a pod that runs away. Delete these pods first, or leave it with Tenure", screen.Some(pods, 5)))
+		pods := showing(seen.pods, s.Switch, func(s npwg.Shown) bool { return s.Default })
+		for _, name := range s.Pools {
+			pods = append(pods, seen.pools[name].byDefault...)
+		}
+		slices.Sort(pods)
+		if pods = slices.Compact(pods); len(pods) > 0 {
+			s.InTheWay = append(s.InTheWay, unkeptDefaults(pods))
 		}
 	}
 	for i := range report.Segments {
@@ -83,26 +89,50 @@ func unkeptDevices(devices []string) string {
 		"and would take the record of a pod that runs away. Delete these pods first, or leave the network with Tenure", screen.Some(devices, 5))
 }
 
-// shownBeside returns the addresses that a status annotation shows of other networks than the
-// default one, as they are written.
-func shownBeside(annotation string) (texts []string) {
+// unkeptDefaults says why addresses of default networks cannot be exported.
+func unkeptDefaults(pods []string) string {
+	return fmt.Sprintf("it is the default network of pods: %s. whereabouts looks for no address of that, "+
+		"and would take the record of a pod that runs away. Delete these pods first, or leave it with Tenure", screen.Some(pods, 5))
+}
+
+// shownBy returns the addresses that a status annotation shows, as they are written: those of other
+// networks than the default one, and those of that.
+func shownBy(annotation string) (beside, byDefault []string) {
 	var elements []npwg.Status
 	_ = json.Unmarshal([]byte(annotation), &elements) // as much of it as can be read
 	for _, e := range elements {
-		if !e.Default {
-			texts = append(texts, e.IPs...)
+		if e.Default {
+			byDefault = append(byDefault, e.IPs...)
+		} else {
+			beside = append(beside, e.IPs...)
 		}
 	}
-	return texts
+	return beside, byDefault
+}
+
+// isDefault reports whether a pod's status shows an address as one of its default network.
+func (s foreignState) isDefault(pod string, addr netip.Addr) bool {
+	return slices.ContainsFunc(s.byDefault[pod], func(text string) bool {
+		text, _, _ = strings.Cut(text, "/")
+		return text == addr.String()
+	})
 }
 
 // unseen returns which addresses of pods that run whereabouts does not find in their status, as the
-// very text that it has: its reconciler would take the records of these away.
-func (s foreignState) unseen(has []registrant) (texts []string) {
+// very text that it has: its reconciler would take the records of these away. So it would those of
+// pods that are gone, whose sandboxes may still run: deleted by force.
+func (s foreignState) unseen(has []registrant) (hidden, gone, byDefault []string) {
 	for _, o := range has {
-		if shown, runs := s.shown[o.ref()]; runs && !slices.Contains(shown, o.addr.String()) {
-			texts = append(texts, fmt.Sprintf("%v of pod %s", o.addr, o.ref()))
+		text := fmt.Sprintf("%v of pod %s", o.addr, o.ref())
+		switch shown, runs := s.shown[o.ref()]; {
+		case !runs:
+			gone = append(gone, text)
+		case slices.Contains(shown, o.addr.String()):
+		case s.isDefault(o.ref(), o.addr):
+			byDefault = append(byDefault, o.ref())
+		default:
+			hidden = append(hidden, text)
 		}
 	}
-	return texts
+	return hidden, gone, byDefault
 }

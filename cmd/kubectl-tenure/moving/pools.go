@@ -2,12 +2,16 @@ package moving
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net/netip"
 	"slices"
 
 	"go4.org/netipx"
 
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/state"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 )
@@ -17,14 +21,44 @@ type poolSeen struct {
 	ranges []netip.Prefix
 	// usable are the addresses that it gives; nil are all of ranges.
 	usable    *netipx.IPSet
-	implicit  bool         // the controller makes it of what definitions describe
-	shareWith []string     // definitions of which a person says that they share nothing
-	selective bool         // some ranges are for some nodes alone
-	perNode   bool         // each node has a subnet for itself
-	domain    string       // as the spec names it
-	waits     bool         // see awaited
-	kept      []netip.Addr // for pods of other IPAMs
-	devices   []string     // that have addresses of it by ResourceClaims
+	implicit  bool             // the controller makes it of what definitions describe
+	shareWith []string         // definitions of which a person says that they share nothing
+	selective bool             // some ranges are for some nodes alone
+	perNode   bool             // each node has a subnet for itself
+	domain    string           // as the spec names it
+	waits     bool             // see awaited
+	kept      []v1alpha1.Grant // for pods of other IPAMs
+	devices   []string         // that have addresses of it by ResourceClaims
+	byDefault []string         // pods whose default network has an address of it
+}
+
+// held returns, by pool, which addresses are kept for pods of other IPAMs, which devices of
+// ResourceClaims have, and which pods have on their default network.
+func (m *moving) held(ctx context.Context, seen foreignState) (map[string]poolSeen, error) {
+	leases, err := session.ListAll(ctx, m.Client, &v1alpha1.IPLeaseList{}, session.LeasesIn)
+	if err != nil {
+		return nil, err
+	}
+	pools := map[string]poolSeen{}
+	for i := range leases {
+		p := pools[leases[i].Spec.Pool]
+		for _, g := range leases[i].Spec.Grants {
+			if g.To.Kind == v1alpha1.GranteePod {
+				p.kept = append(p.kept, g)
+			}
+		}
+		for _, text := range leases[i].Status.Allocations {
+			switch addr, u, ok := state.ParseAllocation(text); {
+			case !ok:
+			case u.ResourceClaim != "":
+				p.devices = append(p.devices, deviceText(addr, u))
+			case seen.isDefault(u.Namespace+"/"+u.Pod, addr):
+				p.byDefault = append(p.byDefault, u.Namespace+"/"+u.Pod)
+			}
+		}
+		pools[leases[i].Spec.Pool] = p
+	}
+	return pools, nil
 }
 
 // domainOf returns the domain of a pool that a definition names or gets.

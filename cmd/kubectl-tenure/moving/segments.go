@@ -19,8 +19,8 @@ type foreignState struct {
 	pods []foreign.Pod
 	idle map[string]bool
 	// shown are the addresses that whereabouts finds in the status of each, by namespace/name:
-	// see shownBeside.
-	shown map[string][]string
+	// see shownBy. By default are those of the pod's default network.
+	shown, byDefault map[string][]string
 	// records are whereabouts' allocations, and reserved its reservations over all ranges.
 	records, reserved []foreign.Record
 	damaged           []string

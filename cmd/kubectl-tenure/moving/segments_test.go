@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenure-ipam/tenure/api/npwg"
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -109,7 +110,7 @@ func TestOnlyWhatMoves(t *testing.T) {
 		},
 		pools: map[string]poolSeen{
 			"old": {}, "range-10-0-0-128-25": {}, "own": {}, "waits": {waits: true},
-			"kept": {kept: []netip.Addr{netip.MustParseAddr("10.4.0.1"), netip.MustParseAddr("10.9.0.1")}},
+			"kept": {kept: []v1alpha1.Grant{{Address: "10.4.0.1"}, {Address: "10.9.0.1"}}},
 		},
 	}
 	got := segmentsOf(seen, "host-local", "tenure")
