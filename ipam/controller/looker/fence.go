@@ -103,6 +103,27 @@ func (t *look) fence(p *pool, had []string) (all, unfenced []string) {
 	return all, unfenced
 }
 
+// isRange reports whether an item of a fence is a range, and not the name of an IPPool.
+func isRange(fenced string) bool { return strings.Contains(fenced, "/") }
+
+// lacksRanges reports whether an open pool fences IPPools alone: it was opened by a version that
+// fenced no reservations.
+func lacksRanges(o *v1alpha1.IPPool) bool {
+	return o.DeletionTimestamp == nil && o.Status.Leasing == v1alpha1.LeasingOpen && o.Status.FencedSince != nil && len(o.Status.Fenced) > 0 && !slices.ContainsFunc(o.Status.Fenced, isRange)
+}
+
+// addRanges returns what p fences, with the ranges of which whereabouts makes no reservations,
+// where there is room for them.
+func (t *look) addRanges(p *pool, had []string) []string {
+	all, _ := t.fence(p, had)
+	all = slices.Concat(slices.DeleteFunc(all, func(text string) bool { return !isRange(text) }), had)
+	if len(all) > maxFence {
+		return had
+	}
+	slices.Sort(all)
+	return all
+}
+
 // unreserved returns the ranges of which whereabouts must make no reservation of a network_name:
 // those of p, without what definitions of that name with whereabouts as their IPAM may give. Of
 // definitions that are refused nothing is left out that had has. Each range is written as a

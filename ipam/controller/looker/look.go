@@ -80,7 +80,7 @@ func (l *Looker) begin(ctx context.Context) (*look, error) {
 	l.seeFences(objects)
 	kept := l.keptByPool()
 	t.facts.Kept = t.kept()
-	if slices.ContainsFunc(objects, waits) || len(kept) > 0 || len(l.asking) > 0 {
+	if slices.ContainsFunc(objects, func(o v1alpha1.IPPool) bool { return waits(o) || lacksRanges(&o) }) || len(kept) > 0 || len(l.asking) > 0 {
 		t.unread = t.readRecords(ctx)
 	}
 	t.see(ctx, objects, kept)
@@ -186,8 +186,12 @@ func (t *look) consider(p *pool) {
 	p.New = newOf(o, p.Whole, v.Blocked)
 	v.Fence = o.Status.Fenced
 	var unfenced []string
-	if waits(*o) && t.unread == nil {
+	switch {
+	case t.unread != nil:
+	case waits(*o):
 		v.Fence, unfenced = t.fence(p, o.Status.Fenced)
+	case lacksRanges(o):
+		v.Fence = t.addRanges(p, o.Status.Fenced)
 	}
 	p.Fenced = len(v.Fence) > 0
 	p.watched = open && len(v.Others) > 0

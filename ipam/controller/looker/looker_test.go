@@ -1195,6 +1195,37 @@ func TestLooksAgainLaterAfterAReportThatIsNotWhole(t *testing.T) {
 	}
 }
 
+// TestRangesOfAnOpenPool: a pool that was opened by a version that fenced IPPools alone fences the
+// ranges as well, without an edit. What it fences already it goes on fencing.
+func TestRangesOfAnOpenPool(t *testing.T) {
+	for _, tt := range []struct {
+		name        string
+		had         []string
+		never, gone bool // it has taken nothing over; it is being deleted
+		want        []string
+	}{
+		{"IPPools alone", []string{"of-old", "z"}, false, false, []string{"10.0.0.0/16", "of-old", "z"}},
+		{"ranges, too", []string{"10.0.0.0/24", "z"}, false, false, []string{"10.0.0.0/24", "z"}},
+		{"nothing", nil, false, false, nil},
+		{"IPPools, and it has taken nothing over", []string{"z"}, true, false, []string{"z"}},
+		{"IPPools, and it is being deleted", []string{"z"}, false, true, nil},
+	} {
+		c := newCluster()
+		pool := lan()
+		pool.Status.Withheld, pool.Status.Fenced = nil, tt.had
+		if !tt.never {
+			pool.Status.FencedSince = new(metav1.NewTime(c.now.Add(-time.Hour)))
+		}
+		if tt.gone {
+			pool.DeletionTimestamp = new(metav1.NewTime(c.now))
+		}
+		c.pools, c.record = []v1alpha1.IPPool{pool}, map[string]any{"range": "10.0.0.0/16"}
+		if v := c.look(t); !slices.Equal(v.Fence, tt.want) || !tt.gone && !v.Clear() {
+			t.Errorf("%s: it fences %q, at stage %d; want %q, and that it goes on", tt.name, v.Fence, v.Stage, tt.want)
+		}
+	}
+}
+
 // What a definition of whereabouts' may give still it reserves: the rest of the pool is fenced.
 func TestFencedRanges(t *testing.T) {
 	fenced := func(change func(c *cluster)) (ranges []string) {

@@ -116,6 +116,8 @@ func (s seen) withhold(st *v1alpha1.IPPoolStatus) {
 		left.AddSet(set)
 	case len(s.pool.Status.Withheld) > 0 && known && (!slices.Equal(v.Fence, st.Fenced) || s.fewerOthers(v)):
 		st.Fenced, st.FencedSince = v.Fence, new(metav1.NewTime(s.now.Truncate(time.Second)))
+	case s.pool.Status.Leasing == v1alpha1.LeasingOpen && known && len(v.Fence) > len(st.Fenced):
+		st.Fenced = v.Fence // of what it has given: nothing waits for that
 	case known && v.Clear() && v.Blocked != nil:
 		left.Intersect(v.Blocked)
 	}

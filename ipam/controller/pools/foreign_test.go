@@ -227,6 +227,28 @@ func TestWiderPoolTakesOverNothingTwice(t *testing.T) {
 	}
 }
 
+// TestFenceOfAnOpenPool: a pool that was opened by a version that fenced no reservations fences
+// them as soon as the look says which, and stays open. It takes nothing over anew.
+func TestFenceOfAnOpenPool(t *testing.T) {
+	p := pool("10.0.0.0/16")
+	p.Status.Leasing, p.Status.Opening, p.Status.ObservedGeneration = v1alpha1.LeasingOpen, "1", p.Generation
+	since := metav1.NewTime(noon.Add(-time.Hour))
+	p.Status.FencedSince, p.Status.Fenced = &since, []string{"10.0.0.0-16"}
+	ranges := []string{"10.0.0.0-16", "10.0.0.0/16"}
+	for _, of := range []string{foreign.StateOf(p), "an earlier state"} {
+		s := seen{pool: p, now: noon, foreign: &foreign.Verdict{Of: of, Stage: foreign.StageClear, Fence: ranges}}
+		var err error
+		if s.whole, err = poolspec.ParsePool(kube.SpecText(p)); err != nil {
+			t.Fatal(err)
+		}
+		st := p.Status.DeepCopy()
+		s.withhold(st)
+		if slices.Equal(st.Fenced, ranges) != (of == foreign.StateOf(p)) || len(st.Withheld) > 0 || !st.FencedSince.Equal(&since) {
+			t.Errorf("a verdict on %s: it fences %q, withholds %q, taken over since %v", of, st.Fenced, st.Withheld, st.FencedSince)
+		}
+	}
+}
+
 // A controller that has just begun to lead has heard of no registration that it reads: it does not
 // take the agents for dead, whose word pools wait for. One of which it hears for F/2 no more is.
 func TestNodesBeatUntilTheyAreHeardOfNoMore(t *testing.T) {
