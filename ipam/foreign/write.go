@@ -8,14 +8,15 @@ import (
 )
 
 // Offset returns the key of addr in spec.allocations of a whereabouts IPPool whose
-// spec.range is cidr: how many addresses after cidr's own it lies. ok is false where the
-// range does not have it.
+// spec.range is cidr: how many addresses after cidr's own it lies. ok is false where the range does
+// not have it, or whereabouts does not read the number: it reads an int64, and drops what is none.
 func Offset(cidr netip.Prefix, addr netip.Addr) (offset string, ok bool) {
 	if !cidr.Contains(addr) || addr.Less(cidr.Addr()) {
 		return "", false
 	}
 	n := new(big.Int).SetBytes(addr.AsSlice())
-	return n.Sub(n, new(big.Int).SetBytes(cidr.Addr().AsSlice())).String(), true
+	n.Sub(n, new(big.Int).SetBytes(cidr.Addr().AsSlice()))
+	return n.String(), n.IsInt64()
 }
 
 // RangeOf returns spec.range of one of whereabouts' IPPools.

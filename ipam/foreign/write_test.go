@@ -5,6 +5,15 @@ import (
 	"testing"
 )
 
+// TestOffsetsThatWhereaboutsDoesNotRead: whereabouts reads an int64, and would drop the record.
+func TestOffsetsThatWhereaboutsDoesNotRead(t *testing.T) {
+	for cidr, addr := range map[string]string{"fd00::/64": "fd00::8000:0:0:0", "fd00::/48": "fd00::1:0:0:0:1"} {
+		if offset, ok := Offset(netip.MustParsePrefix(cidr), netip.MustParseAddr(addr)); ok {
+			t.Errorf("offset of %s in %s: %s, which whereabouts does not read", addr, cidr, offset)
+		}
+	}
+}
+
 // What is written for whereabouts is read as it was meant.
 func TestWrittenIsRead(t *testing.T) {
 	for _, tt := range []struct{ cidr, addr, offset, reservation string }{
@@ -15,6 +24,7 @@ func TestWrittenIsRead(t *testing.T) {
 		{"10.0.0.0/24", "10.0.1.7", "", "10.0.1.7"},
 		{"10.0.0.4/24", "10.0.0.3", "", "10.0.0.3"},
 		{"10.0.0.0/24", "fd00::1", "", "fd00--1"},
+		{"fd00::/64", "fd00::7fff:ffff:ffff:ffff", "9223372036854775807", "fd00--7fff-ffff-ffff-ffff"},
 	} {
 		cidr, addr := netip.MustParsePrefix(tt.cidr), netip.MustParseAddr(tt.addr)
 		offset, ok := Offset(cidr, addr)

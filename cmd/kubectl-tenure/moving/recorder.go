@@ -55,7 +55,7 @@ func (r recorder) pool(ctx context.Context, of foreign.Object, has []registrant)
 		for _, h := range has {
 			offset, ok := foreign.Offset(cidr, h.addr)
 			if !ok {
-				return fmt.Errorf("its range %v does not have %v", cidr, h.addr)
+				return fmt.Errorf("its range %v does not have %v, or has it 2^63 or more addresses after its first one, where whereabouts does not read the record: delete pod %s", cidr, h.addr, h.ref())
 			}
 			was, _ := all[offset].(map[string]any)
 			ref, _ := was["podref"].(string)
