@@ -124,18 +124,37 @@ func (t *look) addRanges(p *pool, had []string) []string {
 	return all
 }
 
+// whyUnfenced says that there is no room for some of what p fences, and what to do: about the
+// definition of whereabouts' whose excludes alone make too many ranges, if there is one.
+func (t *look) whyUnfenced(p *pool, unfenced []string) string {
+	todo := "Delete IPPools that nobody uses any more, make the pool smaller, or give the network a shorter network_name"
+	for _, d := range t.facts.Definitions {
+		if d.IPAM != foreign.TypeWhereabouts || !slices.ContainsFunc(unfenced, func(text string) bool { _, ok := reserved(text, d.NetworkName); return ok }) {
+			continue
+		}
+		var b netipx.IPSetBuilder
+		for _, r := range p.Whole.Ranges() {
+			b.AddPrefix(r.Prefix)
+		}
+		b.RemoveSet(d.Takes)
+		set, _ := b.IPSet() // of valid ranges alone
+		if n := len(set.Prefixes()); n > maxFence {
+			todo = fmt.Sprintf("Definition %s, which names whereabouts, leaves %d ranges of the pool's between those that it gives: give it fewer excludes, or a network_name of its own, or delete it", d, n)
+			break
+		}
+	}
+	return fmt.Sprintf("%d of whereabouts' IPPools and ranges cannot be kept from giving more of its addresses, the first of them %s: there is room for %d, of %d characters each. %s",
+		len(unfenced), unfenced[0], maxFence, maxFenced, todo)
+}
+
 // unreserved returns the ranges of which whereabouts must make no reservation of a network_name:
 // those of p, without what definitions of that name with whereabouts as their IPAM may give. Of
 // definitions that are refused nothing is left out that had has. Each range is written as a
 // reservation's name is, with a CIDR for the address.
 func (t *look) unreserved(p *pool, network string, refused map[string]bool, had []string) (texts []string) {
-	before := network
-	if network != "" {
-		before += "-"
-	}
 	var fenced, b netipx.IPSetBuilder
 	for _, text := range had {
-		if c, err := netip.ParsePrefix(strings.TrimPrefix(text, before)); err == nil && strings.HasPrefix(text, before) {
+		if c, ok := reserved(text, network); ok {
 			fenced.AddPrefix(c)
 		}
 	}
@@ -157,7 +176,26 @@ func (t *look) unreserved(p *pool, network string, refused map[string]bool, had 
 	}
 	set, _ := b.IPSet() // of valid ranges alone
 	for _, c := range set.Prefixes() {
-		texts = append(texts, before+c.String())
+		texts = append(texts, before(network)+c.String())
 	}
 	return texts
+}
+
+// before returns what the names of reservations of a network_name begin with.
+func before(network string) string {
+	if network == "" {
+		return ""
+	}
+	return network + "-"
+}
+
+// reserved returns the range that a text of a fence names, if it is one of reservations of a
+// network_name.
+func reserved(text, network string) (c netip.Prefix, ok bool) {
+	rest, ok := strings.CutPrefix(text, before(network))
+	if !ok {
+		return c, false
+	}
+	c, err := netip.ParsePrefix(rest)
+	return c, err == nil
 }

@@ -203,8 +203,7 @@ func (t *look) consider(p *pool) {
 	case !open && o.Status.Opening == "" && len(v.Others) > 0:
 		p.decide(foreign.StageOthers, "another IPAM may still give its addresses")
 	case len(unfenced) > 0:
-		p.decide(foreign.StageFence, fmt.Sprintf("%d of whereabouts' IPPools and ranges cannot be kept from giving more of its addresses, the first of them %s: there is room for %d, of %d characters each. "+
-			"Delete IPPools that nobody uses any more, make the pool smaller, or give the network a shorter network_name", len(unfenced), unfenced[0], maxFence, maxFenced))
+		p.decide(foreign.StageFence, t.whyUnfenced(p, unfenced))
 	case !open && o.Status.FencedSince == nil, !slices.Equal(v.Fence, o.Status.Fenced), o.Status.BlockPrefixLengths == nil:
 		p.decide(foreign.StageFence, "it has yet to be taken over from other IPAMs") // the reconciler writes that first
 	case p.Fenced && t.facts.Now.Sub(t.fences[o.Name].since) < fenceWithin:

@@ -77,6 +77,7 @@ type cluster struct {
 	// networks is how many networks the pools have together, beside net.
 	networks int
 	more     []string // configurations of further definitions
+	domains  string   // their annotation tenure.dev/domain
 	// theirs says that a definition of whereabouts' has the addresses of pool lan.
 	theirs bool
 	// theirDomain is its annotation tenure.dev/domain.
@@ -171,6 +172,9 @@ func (c *cluster) List(_ context.Context, into client.ObjectList, _ ...client.Li
 	for i, config := range c.more {
 		d := nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint("more-", i)}}
 		d.Spec.Config = config
+		if c.domains != "" {
+			d.Annotations = map[string]string{v1alpha1.AnnotationDomain: c.domains}
+		}
 		all.Items = append(all.Items, d)
 	}
 	if c.theirs {
@@ -493,6 +497,32 @@ func TestMoreObjectsThanCanBeFenced(t *testing.T) {
 	c.now = c.now.Add(fenceWithin)
 	if v := c.look(t); v.Clear() || !strings.Contains(v.Why, "Delete IPPools") {
 		t.Errorf("it is at stage %d, since %q; want it to wait, and to say what to do", v.Stage, v.Why)
+	}
+}
+
+// A definition of whereabouts' for another network whose excludes part the pool's addresses into
+// more ranges than can be fenced is named: to delete IPPools does not help then.
+func TestMoreRangesThanCanBeFenced(t *testing.T) {
+	c := newCluster()
+	pool := lan()
+	pool.Spec.Domain = "b"
+	var exclude []string
+	for i := range maxFence + 1 {
+		exclude = append(exclude, fmt.Sprintf(`"10.0.%d.%d/32"`, i/128, i%128*2))
+	}
+	config := fmt.Sprintf(`{"cniVersion":"1.0.0","name":"x","type":"macvlan","ipam":{"type":"whereabouts","network_name":"x","range":"10.0.0.0/16","exclude":[%s]}}`, strings.Join(exclude, ","))
+	c.pools, c.record = []v1alpha1.IPPool{pool}, map[string]any{"range": "10.0.0.0/16"}
+	c.domains, c.more = "a", []string{config}
+	if v := c.look(t); v.Stage != foreign.StageFence || strings.Contains(v.Why, "cannot be kept") {
+		t.Errorf("it is at stage %d, since %q; want all fenced, since the network_name is another", v.Stage, v.Why)
+	}
+	c.more = []string{strings.Replace(config, `"network_name":"x",`, "", 1)}
+	if v := c.look(t); v.Stage != foreign.StageFence || !strings.Contains(v.Why, "Definition ns/more-0, which names whereabouts, leaves 1025 ranges") || strings.Contains(v.Why, "Delete IPPools") {
+		t.Errorf("it is at stage %d, since %.300q; want the definition named, and what to do", v.Stage, v.Why)
+	}
+	c.more, c.objects = []string{config}, maxFence
+	if v := c.look(t); !strings.Contains(v.Why, "Delete IPPools") || strings.Contains(v.Why, "Definition") {
+		t.Errorf("it is at stage %d, since %.300q; want the definition passed over, which has a network_name of its own", v.Stage, v.Why)
 	}
 }
 
