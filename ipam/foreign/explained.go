@@ -64,14 +64,15 @@ func (w *weighing) yields(c claim, claims []claim) bool {
 // unexplained reports whether what a record or a node says of a pod is none of what the definitions
 // are for that the pod selects, and one of them may be of this segment. The pod has asked for the
 // address, or has it by what that definition was before. A node has to have seen it on that one's
-// network, or the pod to show it of that one.
+// network, or the pod to show it of that one. A definition of another network does not explain what
+// a node has seen.
 func (w *weighing) unexplained(c claim) bool {
 	may := false
 	for _, name := range c.pod.Selected {
 		d := w.known[name]
 		switch {
 		case d == nil, w.mine[name]:
-		case w.explains(d, c.addr):
+		case (c.by != byNode || d.Network == c.of) && w.explains(d, c.addr):
 			return false
 		case !w.segment.isOther(*d):
 			may = may || c.by == byRecord || d.Network == c.of || slices.ContainsFunc(c.pod.Shows, func(s npwg.Shown) bool {

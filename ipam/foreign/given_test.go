@@ -1,6 +1,7 @@
 package foreign
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
@@ -90,6 +91,22 @@ func TestPendingBesideAnotherNetwork(t *testing.T) {
 		facts := twoVLANs(t, &pool, Facts{Pods: []Pod{onTwo()}, Reports: seenBy("n1", seen)})
 		if _, _, found := weighed(pool, facts); found.Stage != tt.want {
 			t.Errorf("seen on %s, by %s: stage %d, %q; want %d", tt.network, tt.ipam, found.Stage, found.Why, tt.want)
+		}
+	}
+}
+
+// TestExplainedOnItsNetwork (I1): what a node has seen of a pod on a network, beyond what its
+// definition gives, may be of the pool, although a definition of another VLAN that the pod selects
+// has the address too.
+func TestExplainedOnItsNetwork(t *testing.T) {
+	for network, want := range map[string]string{"other": "[10.0.0.5 p]", "a": "[]"} {
+		pool := openings(lan(t))
+		p := pod("p", "ns/other", "")
+		p.Selected = append(p.Selected, "ns/a")
+		facts := twoVLANs(t, &pool, Facts{Pods: []Pod{p}, Reports: seenBy("n1", sighting("10.0.0.5", "p", network))})
+		facts.Definitions = append(facts.Definitions, definition("other", `{"type":"host-local","subnet":"10.9.0.0/24"}`))
+		if keep, _, _ := weighed(pool, facts); fmt.Sprint(keep) != want {
+			t.Errorf("seen on network %s: kept is %q; want %s", network, keep, want)
 		}
 	}
 }
