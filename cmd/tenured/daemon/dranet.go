@@ -16,6 +16,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/node/agent"
 	"github.com/tenure-ipam/tenure/ipam/node/dranet"
+	"github.com/tenure-ipam/tenure/ipam/node/sched"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -37,7 +38,7 @@ func (d *Daemon) devices(ctx context.Context, c client.WithWatch, api *kube.API,
 		return nil, err
 	}
 	claims := kube.NewResourceClaims(c, api, d.cfg.Agent.Node)
-	srv := dranet.Server{Devices: a, Cluster: deviceFacts{claims, r}, Log: d.log}
+	srv := dranet.Server{Devices: a, Cluster: deviceFacts{claims, r}, Sched: sched.Goroutines(d.cfg.Clock), Log: d.log}
 	return func(ctx context.Context) error {
 		g, ctx := errgroup.WithContext(ctx)
 		g.Go(func() error { claims.Run(ctx); return nil })

@@ -63,7 +63,7 @@ func (s *Server) device(ctx context.Context, req Request) (agent.Device, error) 
 	}
 	if ok {
 		var end context.CancelFunc
-		ctx, end = context.WithTimeout(ctx, answerWithin/4)
+		ctx, end = s.Sched.WithTimeout(ctx, answerWithin/4, errLate)
 		defer end()
 	}
 	d, err := s.Cluster.FindResourceClaim(ctx, protocol.UID(req.ClaimUID))

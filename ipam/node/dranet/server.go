@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/ipam/agentapi"
 	"github.com/tenure-ipam/tenure/ipam/node/agent"
+	"github.com/tenure-ipam/tenure/ipam/node/sched"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -49,6 +50,7 @@ const maxBody = 1 << 20
 type Server struct {
 	Devices Devices
 	Cluster Cluster
+	Sched   sched.Scheduler
 	Log     *slog.Logger
 }
 
@@ -77,8 +79,8 @@ func (s *Server) handler() http.Handler {
 	mux.HandleFunc("GET "+PathHealth, func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, Health{ProfileProvider: true})
 	})
-	mux.HandleFunc("POST "+PathProfile, s.serving(s.profile))
-	mux.HandleFunc("POST "+PathRelease, s.serving(s.release))
+	mux.HandleFunc("POST "+PathProfile, s.serving(PathProfile))
+	mux.HandleFunc("POST "+PathRelease, s.serving(PathRelease))
 	return mux
 }
 
@@ -94,11 +96,23 @@ func refuse(status int, format string, args ...any) error {
 	return &refusal{status, fmt.Sprintf(format, args...)}
 }
 
-// serving returns what reads a request, has do answer it, and writes the answer.
-func (s *Server) serving(do func(context.Context, Request) (any, error)) http.HandlerFunc {
+// Answer answers a request to one of the contract's paths in time: by a [NetworkConfig] where a
+// profile is asked for.
+func (s *Server) Answer(ctx context.Context, path string, req Request) (any, error) {
+	ctx, cancel := s.Sched.WithTimeout(ctx, answerWithin, errLate)
+	defer cancel()
+	if err := req.check(); err != nil {
+		return nil, err
+	}
+	if path == PathRelease {
+		return s.release(ctx, req)
+	}
+	return s.profile(ctx, req)
+}
+
+// serving returns what reads a request to path, and writes the answer.
+func (s *Server) serving(path string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeoutCause(r.Context(), answerWithin, errLate)
-		defer cancel()
 		var req Request
 		err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(&req)
 		if err != nil {
@@ -106,14 +120,11 @@ func (s *Server) serving(do func(context.Context, Request) (any, error)) http.Ha
 		}
 		var said any
 		if err == nil {
-			err = req.check()
-		}
-		if err == nil {
-			said, err = do(ctx, req)
+			said, err = s.Answer(r.Context(), path, req)
 		}
 		if err != nil {
 			status := statusOf(err)
-			s.Log.WarnContext(ctx, "DRANET refused", "path", r.URL.Path, "resourceClaim", req.ClaimUID, "device", req.Device.Name, "status", status, "error", err)
+			s.Log.WarnContext(r.Context(), "DRANET refused", "path", path, "resourceClaim", req.ClaimUID, "device", req.Device.Name, "status", status, "error", err)
 			http.Error(w, err.Error(), status)
 			return
 		}

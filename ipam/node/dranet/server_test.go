@@ -16,6 +16,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/ipam/agentapi"
 	"github.com/tenure-ipam/tenure/ipam/node/agent"
+	"github.com/tenure-ipam/tenure/ipam/node/sched"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -67,7 +68,7 @@ func (s *scene) Definition(_ context.Context, namespace, name, forNamespace stri
 const askFor = `{"device":{"name":"eth1","mac_address":"x"},"claim_uid":"rc","config":{"profile":"PROFILE","interface":{},"rules":[]}}`
 
 func ask(s *scene, path, body string) *httptest.ResponseRecorder {
-	srv := Server{Devices: s, Cluster: s, Log: slog.New(slog.DiscardHandler)}
+	srv := Server{Devices: s, Cluster: s, Sched: sched.Goroutines(nil), Log: slog.New(slog.DiscardHandler)}
 	w := httptest.NewRecorder()
 	srv.handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, path, strings.NewReader(body)))
 	return w
