@@ -273,9 +273,13 @@ func (a *API) ReadResourceClaim(ctx context.Context, namespace, name string) (*r
 }
 
 // ReadDevices implements [agent.ResourceClaims].
-func (a *API) ReadDevices(ctx context.Context, namespace, name string) (protocol.ClaimedDevices, protocol.Outcome, error) {
+func (a *API) ReadDevices(ctx context.Context, node protocol.NodeName, namespace, name string) (protocol.ClaimedDevices, protocol.Outcome, error) {
 	claim, out, err := a.ReadResourceClaim(ctx, namespace, name)
-	return DevicesOf(claim), out, err
+	d := DevicesOf(claim)
+	if allocated := claim.Status.Allocation; allocated != nil && elsewhere(allocated.NodeSelector, string(node)) {
+		d.Devices = nil
+	}
+	return d, out, err
 }
 
 // DevicesOf returns the devices of a ResourceClaim, and what drivers say of them.
@@ -301,4 +305,21 @@ func DevicesOf(claim *resource.ResourceClaim) protocol.ClaimedDevices {
 		}
 	}
 	return d
+}
+
+// elsewhere reports whether what is allocated is there on other nodes than node alone, by their
+// names: so the scheduler writes it of devices that are in a node. Devices of several nodes may
+// have one name.
+func elsewhere(where *corev1.NodeSelector, node string) bool {
+	if where == nil || len(where.NodeSelectorTerms) == 0 {
+		return false
+	}
+	for _, term := range where.NodeSelectorTerms {
+		if !slices.ContainsFunc(term.MatchFields, func(f corev1.NodeSelectorRequirement) bool {
+			return f.Key == metav1.ObjectNameField && f.Operator == corev1.NodeSelectorOpIn && !slices.Contains(f.Values, node)
+		}) {
+			return false
+		}
+	}
+	return true
 }

@@ -153,13 +153,13 @@ func newClaim(t *testing.T, name string, annotations map[string]string) *resourc
 	c := &resource.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Annotations: annotations}}
 	c.Spec.Devices.Requests = []resource.DeviceRequest{{Name: "nic", Exactly: &resource.ExactDeviceRequest{DeviceClassName: "dranet"}}}
 	c = fleet.Create(t, kc, c)
-	allocate(t, c, "eth1", "eth2")
+	allocate(t, c, "", "eth1", "eth2")
 	return c
 }
 
-// allocate has devices allocated to a ResourceClaim, and no others, as the scheduler does, and its
-// controller when no pod has it any more.
-func allocate(t *testing.T, c *resource.ResourceClaim, devices ...string) {
+// allocate has devices of a node, or of any, allocated to a ResourceClaim, and no others, as the
+// scheduler does, and its controller when no pod has it any more.
+func allocate(t *testing.T, c *resource.ResourceClaim, node string, devices ...string) {
 	t.Helper()
 	c.Status.Allocation = nil
 	for _, name := range devices {
@@ -171,6 +171,11 @@ func allocate(t *testing.T, c *resource.ResourceClaim, devices ...string) {
 		}
 		r := resource.DeviceRequestAllocationResult{Request: "nic", Driver: "dra.net", Pool: "node", Device: name}
 		c.Status.Allocation.Devices.Results = append(c.Status.Allocation.Devices.Results, r)
+	}
+	if node != "" {
+		c.Status.Allocation.NodeSelector = &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+			MatchFields: []corev1.NodeSelectorRequirement{{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}},
+		}}}
 	}
 	if err := kc.Status().Update(t.Context(), c); err != nil {
 		t.Fatal(err)

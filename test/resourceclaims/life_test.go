@@ -88,7 +88,7 @@ func TestDeallocated(t *testing.T) {
 	freed := d.has(goes.claim, "eth1", profile("tenure.dev/let")).Interface.Addresses
 	end := sandbox(t, d.n, goes.pod)
 	remove(t, goes.pod)
-	allocate(t, goes.claim)
+	allocate(t, goes.claim, "")
 	next, _ := newOwner(t, d.n, "let-next")
 	if got, err := d.prepare(next, "eth1", profile("tenure.dev/let")); err == nil {
 		t.Errorf("another has %v while the sandbox is there", got.Interface.Addresses)
@@ -96,6 +96,24 @@ func TestDeallocated(t *testing.T) {
 	end()
 	d.same(next, "eth1", profile("tenure.dev/let"), freed)
 	d.same(stays.claim, "eth1", profile("tenure.dev/let"), kept)
+}
+
+// A device of another node is another one, although it has the same name: DRANET names devices by
+// their places on the bus, which are the same on machines of one kind.
+func TestDeviceOfAnotherNode(t *testing.T) {
+	newPool(t, "moved", v1alpha1.Range{CIDR: "10.79.0.0/30"}) // two addresses
+	_, d := start(t, "moved", soon)
+	stays, moves := newOwnerOf(t, d, "moved-stays"), newOwnerOf(t, d, "moved-moves")
+	allocate(t, stays.claim, "")
+	allocate(t, stays.claim, d.n.Name, "eth1")
+	kept := d.has(stays.claim, "eth1", profile("tenure.dev/moved")).Interface.Addresses
+	freed := d.has(moves.claim, "eth1", profile("tenure.dev/moved")).Interface.Addresses
+	remove(t, moves.pod)
+	allocate(t, moves.claim, "")
+	allocate(t, moves.claim, "another", "eth1")
+	next, _ := newOwner(t, d.n, "moved-next")
+	d.same(next, "eth1", profile("tenure.dev/moved"), freed)
+	d.same(stays.claim, "eth1", profile("tenure.dev/moved"), kept)
 }
 
 // A ResourceClaim of the same name is another owner.
@@ -257,8 +275,8 @@ func TestStoreLost(t *testing.T) {
 		t.Errorf("check says %s", said)
 	}
 	remove(t, o.pod, next.pod)
-	allocate(t, o.claim)
-	allocate(t, next.claim)
+	allocate(t, o.claim, "")
+	allocate(t, next.claim, "")
 	fleet.Eventually(t, time.Minute, func() error {
 		for name := range leasesOf(t, "lost") {
 			if _, frozen := old[name]; frozen {

@@ -79,7 +79,8 @@ type Claims interface {
 
 // ResourceClaims reads ResourceClaims live.
 type ResourceClaims interface {
-	ReadDevices(ctx context.Context, namespace, name string) (protocol.ClaimedDevices, protocol.Outcome, error)
+	// ReadDevices returns what a ResourceClaim has. Of devices it names those of a node alone.
+	ReadDevices(ctx context.Context, node protocol.NodeName, namespace, name string) (protocol.ClaimedDevices, protocol.Outcome, error)
 }
 
 // Pools reads and follows pools by name.

@@ -159,6 +159,6 @@ func (as *attachments) deviceGone(ctx context.Context, att store.Attachment, ref
 			return false
 		}
 	}
-	now, out, _ := as.cl.ResourceClaims.ReadDevices(ctx, ref.Namespace, ref.Name)
+	now, out, _ := as.cl.ResourceClaims.ReadDevices(ctx, as.cfg.Node, ref.Namespace, ref.Name)
 	return out == protocol.NotFound || out == protocol.Done && (now.UID != ref.UID || !slices.Contains(now.Devices, att.IfName))
 }

@@ -24,7 +24,7 @@ type oneResourceClaim struct {
 	reads   int
 }
 
-func (c *oneResourceClaim) ReadDevices(_ context.Context, namespace, name string) (protocol.ClaimedDevices, protocol.Outcome, error) {
+func (c *oneResourceClaim) ReadDevices(_ context.Context, _ protocol.NodeName, namespace, name string) (protocol.ClaimedDevices, protocol.Outcome, error) {
 	c.reads++
 	if namespace != "ns" || name != "nic" {
 		return protocol.ClaimedDevices{}, protocol.NotFound, errors.New("not found")

@@ -26,7 +26,7 @@ func (ls *losses) resourceClaimsOf(ctx context.Context, pods []Pod) (all []proto
 			if slices.ContainsFunc(all, func(r protocol.ResourceClaimRef) bool { return r.Namespace == ref.Namespace && r.Name == name }) {
 				continue
 			}
-			now, out, err := ls.cl.ResourceClaims.ReadDevices(ctx, ref.Namespace, ref.Name)
+			now, out, err := ls.cl.ResourceClaims.ReadDevices(ctx, ls.cfg.Node, ref.Namespace, ref.Name)
 			switch {
 			case out == protocol.NotFound || out == protocol.Done && !now.Profile:
 				continue
@@ -47,7 +47,7 @@ func (ls *losses) stillAllocated(ctx context.Context, all []protocol.ResourceCla
 		if ls.cl.ResourceClaims == nil { // nobody tells
 			return what, nil
 		}
-		now, out, err := ls.cl.ResourceClaims.ReadDevices(ctx, ref.Namespace, ref.Name)
+		now, out, err := ls.cl.ResourceClaims.ReadDevices(ctx, ls.cfg.Node, ref.Namespace, ref.Name)
 		switch {
 		case out == protocol.NotFound:
 		case out != protocol.Done:
@@ -86,7 +86,7 @@ func (ls *losses) readBackDevice(ctx context.Context, d Device, att store.Attach
 	case len(lost) == 0 || ls.cl.ResourceClaims == nil:
 		return nil
 	}
-	now, out, err := ls.cl.ResourceClaims.ReadDevices(ctx, d.Claim.Namespace, d.Claim.Name)
+	now, out, err := ls.cl.ResourceClaims.ReadDevices(ctx, ls.cfg.Node, d.Claim.Namespace, d.Claim.Name)
 	switch {
 	case out == protocol.NotFound || out == protocol.Done && now.UID != d.Claim.UID:
 		return nil
