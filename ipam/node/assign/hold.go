@@ -13,7 +13,8 @@ import (
 //
 // An attachment that has addresses is answered these (C10), whatever its
 // network's configuration says by now, unless other ones are asked for by name:
-// then the error is a [*ConflictError].
+// then the error is a [*ConflictError]. A device of a ResourceClaim whose addresses
+// were taken from this node gets others: no new sandbox gives it another key.
 //
 // A new container ID for the same interface of the same pod on the same network
 // takes over the addresses of the old one if the old one's network namespace is
@@ -32,13 +33,18 @@ func Hold(tx *store.Tx, a Demand) (store.Attachment, error) {
 	if err != nil {
 		return store.Attachment{}, err
 	}
-	if ok && sameOwner(held, a) {
-		return repeat(tx, held, a)
+	switch {
+	case !ok:
+	case sameOwner(held, a):
+		if lost, err := a.lostDevice(tx, held); err != nil {
+			return store.Attachment{}, err
+		} else if !lost {
+			return repeat(tx, held, a)
+		}
+	case !a.isGone(held):
+		return store.Attachment{}, &ConflictError{Held: held, Reason: fmt.Sprintf("is pod %s's, not pod %s's", podText(held.Pod), podText(a.Pod))}
 	}
 	if ok {
-		if !a.isGone(held) {
-			return store.Attachment{}, &ConflictError{Held: held, Reason: fmt.Sprintf("is pod %s's, not pod %s's", podText(held.Pod), podText(a.Pod))}
-		}
 		if _, _, err := Release(tx, a.Key); err != nil {
 			return store.Attachment{}, err
 		}
@@ -75,6 +81,16 @@ func (a Demand) check() error {
 func sameOwner(held store.Attachment, a Demand) bool {
 	_, claimed := held.ResourceClaim()
 	return held.Pod.UID == a.Pod.UID || held.Pod.UID == "" || a.Pod.UID == "" || claimed && held.Netns == a.Netns
+}
+
+// lostDevice reports whether held is a device of a ResourceClaim, and has addresses that were taken
+// from this node.
+func (a Demand) lostDevice(tx *store.Tx, held store.Attachment) (bool, error) {
+	if _, claimed := held.ResourceClaim(); !claimed {
+		return false, nil
+	}
+	kept, err := a.addressesToAnswer(tx, held)
+	return len(kept) < len(held.Addresses), err
 }
 
 // repeat answers an ADD of an attachment that has addresses. It records what has

@@ -442,6 +442,31 @@ func TestLostLease(t *testing.T) {
 			t.Errorf("%+v, %v; want LostError of the pod", got, err)
 		}
 	})
+	t.Run("device of a ResourceClaim", func(t *testing.T) { // its next sandbox has the same key
+		st, a, old := setup(t)
+		a.Key.ContainerID, a.Netns, a.NetnsID = "claim-uid", store.ResourceClaimNetns("nic"), ""
+		if !release(t, st, old.Key) {
+			t.Fatal("what was held is not there")
+		}
+		if had := mustHold(t, st, a); had.Addresses[0].Lease != first {
+			t.Fatalf("the address is of lease %s; want %s", had.Addresses[0].Lease, first)
+		}
+		putLease(t, st, first, protocol.Lost)
+		got := mustHold(t, st, a)
+		if got.Addresses[0].Lease != second {
+			t.Errorf("got %s of lease %s; want one of %s", addrs(got), got.Addresses[0].Lease, second)
+		}
+		if again := mustHold(t, st, a); again.Generation != got.Generation || addrs(again) != addrs(got) {
+			t.Errorf("asked again: %+v; want %+v", again, got)
+		}
+		putLease(t, st, second, protocol.Lost) // and the node has to ask the cluster for one
+		a.Slots, a.Use = nil, "request"
+		a.Granted = []store.Address{{Addr: netip.MustParseAddr("10.0.0.7"), Bits: 29, Pool: "p"}}
+		if got := mustHold(t, st, a); addrs(got) != "10.0.0.7/29" {
+			t.Errorf("got %s; want what the cluster has granted", addrs(got))
+		}
+		release(t, st, a.Key) // the store has no record of the request
+	})
 	t.Run("next sandbox", func(t *testing.T) {
 		st, a, old := setup(t)
 		putLease(t, st, first, protocol.Lost)
