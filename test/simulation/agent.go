@@ -122,6 +122,7 @@ func (n *simNode) nextStore() {
 		s.unread = true
 		s.unwritten = s.unwritten || n.w.one(10)
 	}
+	n.forgetDevices()
 }
 
 // refresh has the node's disk show what the store has.
@@ -148,6 +149,7 @@ func (n *simNode) stored() {
 		for att, err := range tx.Attachments() {
 			must(err)
 			x := attachment{key: attKey{att.ContainerID, att.IfName}, pod: att.Pod, boot: att.Boot, gen: att.Generation, claim: att.Claim, use: att.Use}
+			_, x.device = att.ResourceClaim()
 			for _, addr := range att.Addresses {
 				x.addrs = append(x.addrs, attAddr{addr: addr.Addr, pool: addr.Pool, lease: addr.Lease})
 			}
@@ -275,6 +277,8 @@ func (n *simNode) stop() {
 	a.kill()
 	n.agent = nil
 	for _, s := range a.dels {
-		n.journalDel(s)
+		if !s.hasDevice() {
+			n.journalDel(s)
+		}
 	}
 }

@@ -16,7 +16,11 @@ type agentCalls struct{ *simAgent }
 
 func (a *simAgent) cluster() agent.Cluster {
 	c := agentCalls{a}
-	return agent.Cluster{Leases: c, SubLeases: c, Registrations: c, Claims: c, Pools: c, Pods: c, Events: noWarnings{}, Access: everyNamespace{}}
+	all := agent.Cluster{Leases: c, SubLeases: c, Registrations: c, Claims: c, Pools: c, Pods: c, Events: noWarnings{}, Access: everyNamespace{}}
+	if a.n.w.kind.devices {
+		all.ResourceClaims = c
+	}
+	return all
 }
 
 // agentCall makes one call. A write may be refused by a policy.

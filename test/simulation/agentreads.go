@@ -200,6 +200,9 @@ func (c agentCalls) PodsOfNode(ctx context.Context, _ protocol.NodeName) ([]agen
 func (p *simPod) seen() agent.Pod {
 	o := p.node.w.podOf(p)
 	pod := agent.Pod{PodRef: p.ref, Networks: o.Annotations[npwg.AnnotationNetworks], Status: o.Annotations[npwg.AnnotationStatus]}
+	if p.resource != nil {
+		pod.ResourceClaims = []string{p.resource.name}
+	}
 	if p.mirror != "" {
 		pod.UID, pod.MirrorOf = p.mirror, p.ref.UID
 	}

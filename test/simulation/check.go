@@ -40,6 +40,7 @@ func (w *world) check() {
 		}
 	}
 	w.checkSandboxes()
+	w.checkDevices()
 	w.checkSubnetsApart()
 	w.checkGuests()
 	if w.kind.uses {

@@ -30,6 +30,8 @@ type attachment struct {
 	addrs []attAddr
 	claim *protocol.ClaimRef
 	use   string // the use or request under which the addresses are the pod's
+	// device says that it is of a device of a ResourceClaim.
+	device bool
 }
 
 // attAddr is one address of an attachment, and the lease that gave it, if it is of

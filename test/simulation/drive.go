@@ -113,4 +113,5 @@ func (n *simNode) meddle() {
 		n.memory = nil
 	}
 	n.meddled = true
+	n.forgetDevices()
 }

@@ -42,5 +42,6 @@ func (w *world) vouched(name protocol.NodeName) {
 		for _, s := range n.sandboxes {
 			s.void = s.void || len(s.addrs) > 0
 		}
+		n.forgetDevices()
 	}
 }

@@ -93,7 +93,9 @@ func withPerNode(k flavour) bool    { return k.perNode }
 func withClaimRacks(k flavour) bool { return k.racks && k.uses }
 
 // Bugs returns all deliberate faults.
-func Bugs() []Bug { return slices.Concat(nodeBugs(), controllerBugs(), scarcityBugs(), foreignBugs()) }
+func Bugs() []Bug {
+	return slices.Concat(nodeBugs(), controllerBugs(), scarcityBugs(), foreignBugs(), deviceBugs())
+}
 
 func nodeBugs() []Bug {
 	return []Bug{

@@ -60,6 +60,9 @@ func (w *world) fill(nodes []*simNode) {
 // come has a pod come to some node, which asks for exact, if that is an address.
 func (w *world) come(nodes []*simNode, exact netip.Addr) {
 	p := &simPod{node: nodes[w.rng.IntN(len(nodes))], there: true, at: w.now, ref: w.podRef(), exact: exact}
+	if w.kind.devices && !exact.IsValid() && w.one(2) {
+		w.giveResource(p)
+	}
 	w.all = append(w.all, p)
 	w.logf("pod %s comes to %s, for %v", p.ref.UID, p.node.machine, exact)
 }
@@ -143,6 +146,9 @@ func (w *world) unowned(nodes []*simNode) []netip.Addr {
 			}
 		}
 		for _, a := range n.disk.atts {
+			if n.leftOver(a) {
+				continue
+			}
 			rested[a.use] = true
 			for _, x := range a.addrs {
 				taken[x.addr] = true

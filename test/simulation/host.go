@@ -46,7 +46,10 @@ func (h simHost) Netns() (all []store.Netns, _ error) {
 // Cached implements [sightings.Host].
 func (h simHost) Cached() (all []cniresults.Entry, _ []*cniresults.FileError, _ error) {
 	for _, s := range h.n.sandboxes {
-		if !s.uses() || s.unwritten {
+		if s.hasDevice() && s.uses() { // of its pod's own network, which is another IPAM's
+			all = append(all, cniresults.Entry{Network: "own", ContainerID: s.cid, IfName: "eth0", Netns: netnsPath(s.cid), Args: podArgs(s.pod), Written: h.n.now().Wall})
+		}
+		if !s.uses() || s.unwritten || s.hasDevice() {
 			continue
 		}
 		network, config := s.network()

@@ -33,12 +33,17 @@ func (s *sandbox) network() (name, config string) {
 			name = c
 		}
 	}
-	ipam := map[string]string{"vlan": `"pool": "claims"`, "dual": `"pools": ["claims", "six"]`, "lan": `"pool": "lan"`, oldNetwork: `"pool": "lan"`}[name]
 	ips := ""
 	if s.pod.exact.IsValid() {
 		ips = fmt.Sprintf(`, "runtimeConfig": {"ips": ["%v"]}`, s.pod.exact)
 	}
-	return name, fmt.Sprintf(`{"cniVersion": "1.1.0", "name": %q, "type": "bridge", "ipam": {"type": "tenure", %s}%s}`, name, ipam, ips)
+	return name, configOf(name, ips)
+}
+
+// configOf returns the configuration of a network, with more after its ipam.
+func configOf(name, more string) string {
+	ipam := map[string]string{"vlan": `"pool": "claims"`, "dual": `"pools": ["claims", "six"]`, "lan": `"pool": "lan"`, oldNetwork: `"pool": "lan"`}[name]
+	return fmt.Sprintf(`{"cniVersion": "1.1.0", "name": %q, "type": "bridge", "ipam": {"type": "tenure", %s}%s}`, name, ipam, more)
 }
 
 // networkOf returns the network of a claim, as it is or was.
@@ -64,24 +69,38 @@ func (s *sandbox) request(verb agentapi.Verb) agentapi.Request {
 
 // call has the agent serve a request; done runs with its response, unless the process dies.
 func (a *simAgent) call(req agentapi.Request, done func(agentapi.Response)) {
+	a.serve(func() func() {
+		resp := a.agent.Serve(context.Background(), req)
+		return func() {
+			if resp.After != nil {
+				resp.After()
+			}
+			a.n.refresh()
+			done(resp)
+		}
+	})
+}
+
+// serve has the agent answer a call; what answer returns runs when it has, unless the process dies.
+func (a *simAgent) serve(answer func() (done func())) {
 	a.Go(func() {
 		a.Wait(context.Background(), sched.Forever, a.up)
-		resp := a.agent.Serve(context.Background(), req)
+		done := answer()
 		if a.dead {
 			panic(processEnd{})
 		}
 		a.mayDie()
-		if resp.After != nil {
-			resp.After()
-		}
-		a.n.refresh()
-		done(resp)
+		done()
 	})
 }
 
 // add has the agent serve the ADD of s.
 func (n *simNode) add(s *sandbox) {
 	s.since = n.heard.now()
+	if s.hasDevice() {
+		n.addDevice(s)
+		return
+	}
 	n.agent.call(s.request(agentapi.Add), func(resp agentapi.Response) {
 		if resp.Error != nil {
 			n.w.logf("%s: ADD of %s: %v", n.machine, s.cid, resp.Error)

@@ -20,9 +20,10 @@ type simPod struct {
 	at            time.Duration
 	// old says that it selects the definition that is another IPAM's first. shows is what its
 	// status shows, and written how often that was written.
-	old     bool
-	shows   []netip.Addr
-	written int
+	old      bool
+	shows    []netip.Addr
+	written  int
+	resource *resource // the ResourceClaim that it has, if any
 }
 
 // objectUID is the UID of the pod's object.
@@ -53,6 +54,10 @@ type sandbox struct {
 	// back yet; unwritten, that the runtime had not written it down: nobody knows.
 	unread, unwritten bool
 
+	// device is the ResourceClaim and the device of which its addresses are; of another sandbox it
+	// is empty.
+	device attKey
+
 	config string // of its network, as at its ADD
 	since  since  // what its last ADD may go by
 
@@ -61,8 +66,6 @@ type sandbox struct {
 	owes   int  // how many DELs are to be sent
 	again  time.Duration
 }
-
-func (s *sandbox) key() attKey { return attKey{s.cid, "net1"} }
 
 // uses reports whether s has addresses now.
 func (s *sandbox) uses() bool { return len(s.addrs) > 0 && s.netns && !s.ending }
@@ -76,6 +79,10 @@ func (w *world) newPod(n *simNode) *simPod {
 	p := &simPod{node: n, there: true, at: w.now, ref: w.podRef()}
 	uid := p.ref.UID
 	switch kind := w.rng.IntN(10); {
+	case kind%2 == 1 && w.kind.devices:
+		if !w.giveResource(p) {
+			return nil
+		}
 	case kind >= 6 && w.kind.uses:
 		if !w.claimPod(p) {
 			return nil
@@ -154,6 +161,10 @@ func (n *simNode) kubelet() {
 		n.otherWork()
 		return
 	}
+	if w.kind.devices && w.one(6) {
+		n.deviceWork()
+		return
+	}
 	switch w.rng.IntN(8) {
 	case 0, 1, 2:
 		n.runPods()
@@ -201,13 +212,18 @@ func (n *simNode) runPods() {
 }
 
 // newSandbox makes a sandbox for p and asks for its addresses.
-func (n *simNode) newSandbox(p *simPod) *sandbox {
+func (n *simNode) newSandbox(p *simPod) {
+	s := &sandbox{pod: p, node: n, netns: true}
+	if p.resource != nil {
+		if s.device = p.resource.key(); n.inUse(s.device) {
+			return
+		}
+	}
 	n.w.cids++
-	s := &sandbox{cid: fmt.Sprintf("c%d", n.w.cids), pod: p, node: n, netns: true}
+	s.cid = fmt.Sprintf("c%d", n.w.cids)
 	n.sandboxes = append(n.sandboxes, s)
 	n.w.logf("%s: runs %v", n.machine, s)
 	n.callAdd(s)
-	return s
 }
 
 // addWait is how long an ADD waits before it fails: much longer than it ships, since
@@ -278,6 +294,7 @@ func (n *simNode) end(s *sandbox) {
 	if n.w.one(2) {
 		s.netns = false
 	}
+	s.endDevice()
 }
 
 // endSomething ends a sandbox, whose pod then gets another; or a pod.
@@ -330,6 +347,10 @@ func (n *simNode) sendDels() {
 
 // callDel sends the DEL of s: to the agent, or to the journal.
 func (n *simNode) callDel(s *sandbox) {
+	if s.hasDevice() {
+		n.releaseDevice(s)
+		return
+	}
 	if n.agent == nil || n.paused {
 		if n.full { // neither can be written: it is answered all the same
 			n.w.count("DEL unwritten")

@@ -6,7 +6,7 @@ import "slices"
 // and an ADD of one key.
 func (n *simNode) replug() {
 	s, ok := pickOf(n.w, n.with((*sandbox).uses))
-	if !ok {
+	if !ok || s.hasDevice() {
 		return
 	}
 	n.w.logf("%s: unplugs the interface of %v", n.machine, s)
@@ -19,7 +19,7 @@ func (n *simNode) replug() {
 // runtime that has lost track of it.
 func (n *simNode) double() {
 	s, ok := pickOf(n.w, n.with((*sandbox).uses))
-	if !ok || n.cut {
+	if !ok || n.cut || s.hasDevice() {
 		return
 	}
 	n.w.logf("%s: loses track of %v", n.machine, s)

@@ -96,6 +96,7 @@ func (w *world) pass(nodes []*simNode, d time.Duration) {
 		n.outlive(func() { n.recover() })
 	}
 	w.syncRacks()
+	w.letGoOfDevices()
 	w.restorePools()
 	if w.other != nil {
 		w.reap(func(r record) bool { return len(w.guests(func(g *guest) bool { return g.cid == r.cid })) == 0 })

@@ -41,6 +41,7 @@ type world struct {
 	specs map[protocol.UID]simSpec
 	// all are the pods that there are, or of which something is left.
 	all        []*simPod
+	resources  []*resource // the ResourceClaims that there are
 	pods, cids int
 
 	// excused are the UIDs of objects that were taken from under their holder by
@@ -257,6 +258,7 @@ func (w *world) act() {
 		}
 	}
 	w.syncRacks()
+	w.letGoOfDevices()
 	w.check()
 }
 
