@@ -301,5 +301,5 @@ func TestBurstIntoAnExactPool(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	eventually(t, 2*time.Minute, noLeases(t, pool))
+	eventually(t, 10*time.Minute, noLeases(t, pool))
 }

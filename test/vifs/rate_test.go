@@ -10,7 +10,11 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/vif"
@@ -73,12 +77,9 @@ func createAndMap(t *testing.T) time.Duration {
 	d := definition(t, team, vif.AnnotationNetwork, inline(pool(t, "10.0.0.0/22")))
 	rendered(t, d, "macvlan")
 	mapped(t, pod(t, d.Name), "net1") // the pool is open
-	list, err := watchPods(t)
-	if err != nil {
-		t.Fatal(err)
-	}
+	await := newMaps(t)
 	began, all := time.Now(), make(chan error, 1)
-	go func() { all <- list(manyPods) }() // a watch that nobody reads ends
+	go func() { all <- await(manyPods) }()
 	each(t, func(ctx context.Context) error { return kc.Create(ctx, newPod(d.Name)) })
 	if err := <-all; err != nil {
 		t.Fatal(err)
@@ -88,51 +89,48 @@ func createAndMap(t *testing.T) time.Duration {
 	return took
 }
 
-// watchPods returns a function that waits until so many pods have got their maps since.
-func watchPods(t *testing.T) (await func(n int) error, err error) {
+// newMaps returns a function that waits until so many pods, of those that are not there yet, have
+// their maps.
+func newMaps(t *testing.T) (await func(n int) error) {
 	t.Helper()
 	to, err := client.NewWithWatch(cp.Config(), client.Options{Scheme: kc.Scheme()})
 	if err != nil {
-		return nil, err
+		t.Fatal(err)
 	}
-	var list corev1.PodList
-	if err := to.List(t.Context(), &list, client.InNamespace(team)); err != nil {
-		return nil, err
+	var before corev1.PodList
+	if err := to.List(t.Context(), &before, client.InNamespace(team)); err != nil {
+		t.Fatal(err)
 	}
-	had := map[types.UID]bool{}
-	for i := range list.Items {
-		had[list.Items[i].UID] = true
+	seen := map[types.UID]bool{}
+	for i := range before.Items {
+		seen[before.Items[i].UID] = true
 	}
-	events, err := to.Watch(t.Context(), &corev1.PodList{}, client.InNamespace(team), &client.ListOptions{Raw: since(list.ResourceVersion)})
-	if err != nil {
-		return nil, err
+	options := func(o metav1.ListOptions) client.ListOption {
+		return &client.ListOptions{Namespace: team, Raw: &o}
 	}
 	return func(n int) error {
-		defer events.Stop()
-		late := time.After(3 * time.Minute)
-		for {
-			select {
-			case e, ok := <-events.ResultChan():
-				p, is := e.Object.(*corev1.Pod)
-				if !ok || !is {
-					return fmt.Errorf("the watch ends with %v", e.Object)
-				}
-				if p.Annotations[vif.AnnotationMap] != "" && !had[p.UID] {
-					had[p.UID] = true
-					n--
-				}
-				if n == 0 {
-					return nil
-				}
-			case <-late:
-				return fmt.Errorf("%d pods have no map", n)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+		defer cancel()
+		_, err := watchtools.UntilWithSync(ctx, &cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				var list corev1.PodList
+				return &list, to.List(ctx, &list, options(o))
+			},
+			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+				return to.Watch(ctx, &corev1.PodList{}, options(o))
+			},
+		}, &corev1.Pod{}, nil, func(e watch.Event) (bool, error) {
+			if p, ok := e.Object.(*corev1.Pod); ok && p.Annotations[vif.AnnotationMap] != "" && !seen[p.UID] {
+				seen[p.UID] = true
+				n--
 			}
+			return n <= 0, nil
+		})
+		if err != nil {
+			return fmt.Errorf("%d pods have no map: %w", n, err)
 		}
-	}, nil
-}
-
-func since(revision string) *metav1.ListOptions {
-	return &metav1.ListOptions{ResourceVersion: revision}
+		return nil
+	}
 }
 
 // sweep deletes all pods, and waits until they are gone.
