@@ -115,13 +115,13 @@ func (p Pool) inOtherDomain(d Definition) bool {
 	return p.besideBy(d).Domain != p.domain()
 }
 
-// poolsBeside returns the other pools by which Tenure may have given a pod addresses of this one.
-func (w *weighing) poolsBeside(pod *Pod) (pools []*Pool) {
+// poolsBeside returns the other pools by which Tenure may have given what a claim is of.
+func (w *weighing) poolsBeside(c claim) (pools []*Pool) {
 	if len(w.beside) == 0 {
 		return nil
 	}
-	for _, name := range pod.Selected {
-		if w.beside[name] {
+	for _, name := range c.pod.Selected {
+		if w.beside[name] && w.isOn(c, w.known[name].Network) {
 			pools = slices.AppendSeq(pools, w.poolsOf(*w.known[name]))
 		}
 	}

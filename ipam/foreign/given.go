@@ -15,7 +15,7 @@ import (
 // can have given what it has seen of another IPAM.
 func (w *weighing) reportedAsTenures(c claim) bool {
 	pod, a := c.pod, c.addr
-	beside := w.poolsBeside(pod)
+	beside := w.poolsBeside(c)
 	holds := func(p *Pool) bool {
 		l, leased := w.leaseOf(p, a)
 		return !p.Fresh && leased && l.Holder.Node == pod.Node && !slices.Contains(l.Ceded, a)
@@ -26,11 +26,37 @@ func (w *weighing) reportedAsTenures(c claim) bool {
 	}
 	for _, at := range []sighted{{pod: pod.UID}, {pod: pod.uid()}, {name: pod.String()}} {
 		at.node, at.addr = pod.Node, a
-		if slices.ContainsFunc(w.given[at], func(network string) bool { return w.networks[network] || held && !w.isOthers(network, a) }) {
+		if slices.ContainsFunc(w.given[at], func(network string) bool {
+			return !w.isBesides(network, c) && (w.networks[network] || held && !w.isOthers(network, a))
+		}) {
 			return true
 		}
 	}
 	return false
+}
+
+// isBesides reports whether a network is of definitions beside the pool's own alone, and not that
+// of a claim. What is given there says nothing of the claim: a pod may have one number on two
+// networks.
+func (w *weighing) isBesides(network string, c claim) bool {
+	return w.networks[network] && !w.own[network] && !w.isOn(c, network)
+}
+
+// isOn reports whether a claim is of a network. A record does not say of which it is. It is of this
+// one if the pod selects no other of the pool's.
+func (w *weighing) isOn(c claim, network string) bool {
+	d := w.known[c.of]
+	switch c.by {
+	case byNode:
+		return c.of == network
+	case byStatus:
+		return d != nil && d.Network == network
+	case byRecord:
+	}
+	return !slices.ContainsFunc(c.pod.Selected, func(name string) bool {
+		d := w.known[name]
+		return d == nil || w.awaits(name) && d.Network != network
+	})
 }
 
 // isOthers reports whether what is given on a network is certainly of another segment: two networks
@@ -71,13 +97,13 @@ func (e *Evidence) leaseOf(p *Pool, a netip.Addr) (l protocol.Lease, ok bool) {
 	return leases[i], true
 }
 
-// ofTenure reports whether a lease says that Tenure has given an address to a pod, by this pool or
-// by one beside it. If a lease of this one says that Tenure has given it to somebody else, owner
-// says to whom.
-func (w *weighing) ofTenure(pod *Pod, a netip.Addr) (ours bool, owner string) {
-	ours, owner = w.givenBy(w.Pool, pod, a)
-	return ours || slices.ContainsFunc(w.poolsBeside(pod), func(p *Pool) bool {
-		ours, _ := w.givenBy(p, pod, a)
+// ofTenure reports whether a lease says that Tenure has given what a claim is of, by this pool or
+// by one beside it. If a lease of this one says that Tenure has given the address to somebody else,
+// owner says to whom.
+func (w *weighing) ofTenure(c claim) (ours bool, owner string) {
+	ours, owner = w.givenBy(w.Pool, c.pod, c.addr)
+	return ours || slices.ContainsFunc(w.poolsBeside(c), func(p *Pool) bool {
+		ours, _ := w.givenBy(p, c.pod, c.addr)
 		return ours
 	}), owner
 }

@@ -49,7 +49,7 @@ func (w *weighing) pending() (waiting []*Pod) {
 	}
 	for d, at := range since {
 		for _, pod := range w.selecting[d] {
-			tenures := func(a netip.Addr) bool { ours, _ := w.ofTenure(pod, a); return ours }
+			tenures := func(a netip.Addr) bool { ours, _ := w.ofTenure(claim{addr: a, pod: pod, of: d}); return ours }
 			if w.Now.Sub(at) > retriedWithin && w.retries(pod) {
 				continue
 			}
@@ -101,12 +101,14 @@ func (w *weighing) shows(p *Pod, d string, has func(netip.Addr) bool) bool {
 // and its node, if that can tell, has seen it there. Without that the status may be a text of
 // somebody's, or of a sandbox that is just made anew.
 func (w *weighing) hasAll(p *Pod) bool {
-	seen := func(a netip.Addr) bool {
-		return !w.tells(p.Node) || w.reportedAsTenures(claim{addr: a, pod: p}) || slices.ContainsFunc(w.at(a, a), func(c claim) bool {
-			return c.by != byStatus && c.pod.on() == p.on() && w.mayBeOf(c)
+	seen := func(shown claim) bool {
+		return !w.tells(p.Node) || w.reportedAsTenures(shown) || slices.ContainsFunc(w.at(shown.addr, shown.addr), func(c claim) bool {
+			return c.by != byStatus && c.pod.on() == p.on() && w.mayBeOf(c) && !(c.by == byNode && w.isBesides(c.of, shown))
 		})
 	}
-	return !slices.ContainsFunc(p.Selected, func(d string) bool { return w.awaits(d) && !w.shows(p, d, seen) })
+	return !slices.ContainsFunc(p.Selected, func(d string) bool {
+		return w.awaits(d) && !w.shows(p, d, func(a netip.Addr) bool { return seen(claim{addr: a, pod: p, of: d}) })
+	})
 }
 
 // hasAsked reports whether the ADDs for all of the pool's networks that a pod selects have come to

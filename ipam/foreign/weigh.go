@@ -62,7 +62,8 @@ type weighing struct {
 	mine     map[string]bool             // the definitions of the segment, with those of these that are gone
 	left     map[string]bool             // those of former that are of another segment now: see hasLeft
 	beside   map[string]bool             // those of mine that are Tenure's, and of another pool
-	networks map[string]bool             // their networks
+	networks map[string]bool             // the networks of the segment
+	own      map[string]bool             // those of networks that have a definition not beside
 	files    map[protocol.HostLocal]bool // what has to be read: any namespace may name the pool
 	asks     map[protocol.NodeName]bool
 	// partly says of which nodes something is refused that may be of the pool, and why.
@@ -77,11 +78,13 @@ type weighing struct {
 // Weigh finds what is to be kept of a pool, and whose word is missing for that. Which nodes have to
 // say something does not depend on what any has said.
 func (e *Evidence) Weigh(p *Pool) Finding {
-	w := &weighing{Evidence: e, Pool: p, segment: p.segment(e.Definitions), mine: map[string]bool{}, left: map[string]bool{}, beside: map[string]bool{}, networks: map[string]bool{}, files: map[protocol.HostLocal]bool{}, asks: map[protocol.NodeName]bool{}, partly: map[protocol.NodeName]string{}, unseenOn: map[protocol.NodeName]string{}}
+	w := &weighing{Evidence: e, Pool: p, segment: p.segment(e.Definitions), mine: map[string]bool{}, left: map[string]bool{}, beside: map[string]bool{}, networks: map[string]bool{}, own: map[string]bool{}, files: map[protocol.HostLocal]bool{}, asks: map[protocol.NodeName]bool{}, partly: map[protocol.NodeName]string{}, unseenOn: map[protocol.NodeName]string{}}
 	for _, d := range w.segment.definitions {
 		w.mine[d.String()], w.networks[d.Network] = true, true
 		if p.isBeside(d) {
 			w.beside[d.String()] = true
+		} else {
+			w.own[d.Network] = true
 		}
 		if w.MayUse == nil || w.MayUse(d.Namespace) {
 			w.files[protocol.HostLocal{Network: d.Network, DataDir: d.DataDir}] = true
@@ -133,7 +136,7 @@ func (w *weighing) address(f *Finding, claims []claim) {
 			continue
 		}
 		found = append(found, c)
-		if _, owner := w.ofTenure(c.pod, a); owner != "" {
+		if _, owner := w.ofTenure(c); owner != "" {
 			owners = append(owners, owner)
 		}
 	}
@@ -197,7 +200,7 @@ func (w *weighing) unheard(claims []claim, best claim) *Pod {
 		if c.by != byStatus || c.pod.on() == best.pod.on() || !w.lives(c.pod.Node) || !w.ofStatus(c) {
 			continue
 		}
-		ours, _ := w.ofTenure(c.pod, c.addr)
+		ours, _ := w.ofTenure(c)
 		if _, _, answered := w.says(c.pod.Node); !ours && !answered {
 			return c.pod
 		}
@@ -236,7 +239,7 @@ func (w *weighing) accepts(c claim) bool {
 	if !w.gives(c.addr) || c.by == byStatus && !w.ofStatus(c) {
 		return false
 	}
-	if ours, _ := w.ofTenure(c.pod, c.addr); ours {
+	if ours, _ := w.ofTenure(c); ours {
 		return false
 	}
 	isKept := keptOn(w.Kept[c.addr]) == c.pod.on()
