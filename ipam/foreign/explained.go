@@ -9,12 +9,12 @@ import (
 )
 
 // explained reports whether what a record or a node says of a pod is of a network of the segment,
-// or of a definition that is gone.
+// as that is or was, or of a definition that is gone.
 func (w *weighing) explained(c claim) bool {
 	if c.by == byRecord {
 		return slices.ContainsFunc(c.pod.Selected, func(d string) bool { return w.mine[d] || w.known[d] == nil })
 	}
-	return w.networks[c.of] || slices.ContainsFunc(c.pod.Shows, func(s npwg.Shown) bool {
+	return w.networks[c.of] || w.wasOn(c) || slices.ContainsFunc(c.pod.Shows, func(s npwg.Shown) bool {
 		return w.known[s.Definition] == nil && slices.Contains(s.Addrs, c.addr)
 	})
 }

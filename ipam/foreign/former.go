@@ -1,15 +1,17 @@
 package foreign
 
-import "go4.org/netipx"
+import (
+	"slices"
+
+	"go4.org/netipx"
+)
 
 // remember notes which definitions were of the segment until a while ago, by another IPAM: whatever
 // Tenure's gave is Tenure's. Those that are of it still count as they are now.
 func (w *weighing) remember() {
-	for _, d := range w.Former {
-		if d.IPAM == Type || !w.touches(d) || !w.owns(d) && w.segment.isOther(d) {
-			continue
-		}
-		switch name := d.String(); {
+	for _, d := range w.formerOf(w.segment, w.Former) {
+		name := d.String()
+		switch {
 		case w.known[name] == nil:
 			w.mine[name] = true
 		case w.mine[name]:
@@ -19,7 +21,37 @@ func (w *weighing) remember() {
 			continue
 		}
 		w.former = append(w.former, d)
+		if of := w.were[d.Network]; len(of) == 0 || of[len(of)-1] != name {
+			w.were[d.Network] = append(of, name)
+		}
+		w.needFiles(d)
 	}
+}
+
+// formerOf returns those of former, which are definitions as they were, that were of a segment of
+// p's by another IPAM.
+func (p Pool) formerOf(s segment, former []Definition) (of []Definition) {
+	for _, d := range former {
+		if d.IPAM != Type && p.touches(d) && (p.owns(d) || !s.isOther(d)) {
+			of = append(of, d)
+		}
+	}
+	return of
+}
+
+// SegmentLately returns the definitions of p's segment, and what former ones of it were.
+func (p Pool) SegmentLately(all, former []Definition) []Definition {
+	s := p.segment(all)
+	return append(s.definitions, p.formerOf(s, former)...)
+}
+
+// wasOn reports whether what a node says is of a network that a definition of the segment had until
+// a while ago, and is not explained by that definition as it is now.
+func (w *weighing) wasOn(c claim) bool {
+	return slices.ContainsFunc(w.were[c.of], func(name string) bool {
+		is := w.known[name]
+		return is == nil || is.Network != c.of || !w.explains(is, c.addr)
+	})
 }
 
 // hasLeft reports whether a definition has given addresses of the pool, as it was, that are not

@@ -138,3 +138,49 @@ func TestSwitchWaitsAsBefore(t *testing.T) {
 		}
 	}
 }
+
+// TestSeenOnAFormerNetwork (I1): a definition of host-local's was written anew by hand under
+// another network name, or deleted. What a node has seen on its former network is kept, also of a
+// pod that was deleted by force; and the pool waits while files of that network cannot be read.
+// What the definition gives as it is now is not the pool's.
+func TestSeenOnAFormerNetwork(t *testing.T) {
+	const hostLocal, apart = `{"type":"host-local","subnet":"10.0.0.0/24"}`, `{"type":"tenure","pool":"lan-a"}`
+	const gives = `{"name":"depot","type":"macvlan","ipam":` + hostLocal + `}`
+	for _, tt := range []struct {
+		name string
+		was  string // the name of what was of network depot, by host-local
+		is   string // what definition x is now
+		want bool
+	}{
+		{"it is Tenure's, of another network", "net", "", true},
+		{"it is gone", "gone", "", true},
+		{"it is gone, and another has its network's name", "gone", `{"name":"depot","type":"macvlan","ipam":` + apart + `}`, true},
+		{"it gives others", "x", `{"name":"depot","type":"macvlan","ipam":{"type":"host-local","subnet":"192.168.7.0/24"}}`, true},
+		{"it is of a pool that people have told apart, of another network", "x", `{"name":"x","type":"macvlan","ipam":` + apart + `}`, false},
+		{"it is of a pool that people have told apart", "x", `{"name":"depot","type":"macvlan","ipam":` + apart + `}`, false},
+		{"it never was", "", "", false},
+	} {
+		unseen := protocol.Report{Running: []protocol.UID{"p"}, Unseen: []protocol.Unseen{{HostLocal: protocol.HostLocal{Network: "depot"}, Why: "no right"}}}
+		for _, pods := range [][]Pod{nil, {pod("p", "ns/"+tt.was, "")}} {
+			pool := openings(lan(t))
+			pool.Fresh, pool.Domain = true, "b"
+			Among([]*Pool{&pool, another(t, "lan-a", "a", false)})
+			facts := Facts{Definitions: []Definition{switched}, Pods: pods, Agents: map[protocol.NodeName]bool{"n1": true}, Reports: seenBy("n1", sighting("10.0.0.5", "p", "depot"))}
+			if tt.is != "" {
+				facts.Definitions = append(facts.Definitions, ReadDefinition("ns", "x", tt.is, nil))
+			}
+			if tt.was != "" {
+				former := ReadDefinition("ns", tt.was, gives, nil)
+				former.Changed = now.Add(-time.Second)
+				facts.Former = []Definition{former, former}
+			}
+			if keep, _, _ := weighed(pool, facts); (fmt.Sprint(keep) == "[10.0.0.5 p]") != tt.want || len(keep) > 1 {
+				t.Errorf("%s, known are %d pods: kept is %q; want it kept: %v", tt.name, len(pods), keep, tt.want)
+			}
+			facts.Pods, facts.Reports = nil, map[protocol.NodeName]protocol.Report{"n1": unseen}
+			if _, _, found := weighed(pool, facts); (found.Stage == StageReports) != tt.want {
+				t.Errorf("%s, and files cannot be read: stage %d, %q; want it to wait: %v", tt.name, found.Stage, found.Why, tt.want)
+			}
+		}
+	}
+}

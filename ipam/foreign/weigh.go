@@ -64,6 +64,7 @@ type weighing struct {
 	beside   map[string]bool             // those of mine that are Tenure's, and of another pool
 	networks map[string]bool             // the networks of the segment
 	own      map[string]bool             // those of networks that have a definition not beside
+	were     map[string][]string         // of which definitions of former a network was
 	files    map[protocol.HostLocal]bool // what has to be read: any namespace may name the pool
 	asks     map[protocol.NodeName]bool
 	// partly says of which nodes something is refused that may be of the pool, and why.
@@ -78,7 +79,7 @@ type weighing struct {
 // Weigh finds what is to be kept of a pool, and whose word is missing for that. Which nodes have to
 // say something does not depend on what any has said.
 func (e *Evidence) Weigh(p *Pool) Finding {
-	w := &weighing{Evidence: e, Pool: p, segment: p.segment(e.Definitions), mine: map[string]bool{}, left: map[string]bool{}, beside: map[string]bool{}, networks: map[string]bool{}, own: map[string]bool{}, files: map[protocol.HostLocal]bool{}, asks: map[protocol.NodeName]bool{}, partly: map[protocol.NodeName]string{}, unseenOn: map[protocol.NodeName]string{}}
+	w := &weighing{Evidence: e, Pool: p, segment: p.segment(e.Definitions), mine: map[string]bool{}, left: map[string]bool{}, beside: map[string]bool{}, networks: map[string]bool{}, own: map[string]bool{}, were: map[string][]string{}, files: map[protocol.HostLocal]bool{}, asks: map[protocol.NodeName]bool{}, partly: map[protocol.NodeName]string{}, unseenOn: map[protocol.NodeName]string{}}
 	for _, d := range w.segment.definitions {
 		w.mine[d.String()], w.networks[d.Network] = true, true
 		if p.isBeside(d) {
@@ -86,9 +87,7 @@ func (e *Evidence) Weigh(p *Pool) Finding {
 		} else {
 			w.own[d.Network] = true
 		}
-		if w.MayUse == nil || w.MayUse(d.Namespace) {
-			w.files[protocol.HostLocal{Network: d.Network, DataDir: d.DataDir}] = true
-		}
+		w.needFiles(d)
 	}
 	w.remember()
 	e.weighed[p.Name] = w
@@ -116,6 +115,13 @@ func (e *Evidence) Weigh(p *Pool) Finding {
 	f.Asks, f.Beside = w.asks, w.doubled()
 	w.judge(&f, pending)
 	return f
+}
+
+// needFiles notes that the files of a definition's network have to be read.
+func (w *weighing) needFiles(d Definition) {
+	if w.MayUse == nil || w.MayUse(d.Namespace) {
+		w.files[protocol.HostLocal{Network: d.Network, DataDir: d.DataDir}] = true
+	}
 }
 
 // address finds whom one address is to be kept for: the one pod of which the best proof says that

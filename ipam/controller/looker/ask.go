@@ -99,11 +99,14 @@ const (
 	mostPath = 4096
 )
 
-// networksOf returns the networks of some definitions of which there can be files of host-local.
+// networksOf returns the networks of some definitions of which there can be files of host-local,
+// each once.
 func networksOf(segment []foreign.Definition) (all []protocol.HostLocal) {
+	known := map[protocol.HostLocal]bool{}
 	for _, d := range segment {
-		if len(d.Network) <= mostName && len(d.DataDir) < mostPath {
-			all = append(all, protocol.HostLocal{Network: d.Network, DataDir: d.DataDir})
+		n := protocol.HostLocal{Network: d.Network, DataDir: d.DataDir}
+		if len(d.Network) <= mostName && len(d.DataDir) < mostPath && !known[n] {
+			known[n], all = true, append(all, n)
 		}
 	}
 	return all
@@ -238,7 +241,7 @@ func (t *look) draft(of map[protocol.PoolName]bool) *draft {
 		if !of[p.Name] {
 			continue
 		}
-		files := networksOf(p.Segment(t.facts.Definitions))
+		files := networksOf(p.SegmentLately(t.facts.Definitions, t.facts.Former))
 		for _, r := range p.Whole.Ranges() {
 			room -= len(fmt.Sprintf(`"%v-%v",`, r.Start, r.End))
 		}

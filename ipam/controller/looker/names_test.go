@@ -12,7 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
 // From when on a definition's name can have been no other's: since the watch is heard, or since the
@@ -139,5 +141,25 @@ func TestHearsWhatDefinitionsWere(t *testing.T) {
 	}
 	if slices.Sort(got); fmt.Sprint(got) != "[[10.0.0.0/24] [10.0.1.0/24] [10.0.2.0/24]]" {
 		t.Errorf("it has heard that the definition was %v; want all three", got)
+	}
+}
+
+// TestAsksForFilesOfAFormerNetwork (I1): the nodes are asked for host-local's files of what a
+// definition's network was called until it was written anew, or deleted.
+func TestAsksForFilesOfAFormerNetwork(t *testing.T) {
+	c := newCluster()
+	c.names, c.pools = newNames(c.now), []v1alpha1.IPPool{lan()}
+	was := &nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "net"}}
+	was.Spec.Config = `{"name":"depot","ipam":{"type":"host-local","subnet":"10.0.0.0/16","dataDir":"/var/lib/cni/depot"}}`
+	gone := was.DeepCopy()
+	gone.Name, gone.Spec.Config = "gone", `{"name":"gone","ipam":{"type":"host-local","subnet":"10.0.0.0/16"}}`
+	c.handler().OnDelete(gone)
+	c.handler().OnUpdate(was, &nad.NetworkAttachmentDefinition{ObjectMeta: was.ObjectMeta})
+	c.answer = func(q protocol.Query) protocol.Report { return protocol.Report{ID: q.ID} }
+	c.look(t)
+	for _, want := range []protocol.HostLocal{{Network: "depot", DataDir: "/var/lib/cni/depot"}, {Network: "gone"}} {
+		if !slices.ContainsFunc(c.asked, func(q protocol.Query) bool { return slices.Contains(q.HostLocal, want) }) {
+			t.Errorf("the nodes are asked %+v; want files of %+v among that", c.asked, want)
+		}
 	}
 }
