@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -133,32 +134,57 @@ type Beside struct {
 	Definition string
 	// Pool is the other pool, and Domain that pool's domain.
 	Pool, Domain string
-	// Implicit says that the controller makes the other pool of definitions.
-	Implicit bool
+	// Implicit says that the controller makes the other pool of definitions, and Keeps that
+	// something is kept for the definition's pods.
+	Implicit, Keeps bool
 }
 
 // String says of what it is, for people.
 func (b Beside) String() string { return fmt.Sprintf("%s (pool %s)", b.Definition, b.Pool) }
 
-// doubled returns the definitions beside the pool's own whose pods something of the pool is kept
-// for: they have it by another IPAM, and their networks are the pool's, or may be.
+// doubled returns the definitions beside the pool's own whose pools give addresses of it, and for
+// whose pods something of the pool is kept: they have it by another IPAM, and their networks are
+// the pool's, or may be. If there are no such pods, it returns the first definition alone.
 func (w *weighing) doubled() (all []Beside) {
-	if len(w.beside) == 0 {
-		return nil
-	}
+	found := map[string]bool{}
 	for _, to := range w.Kept {
 		pod := w.pods[to.UID.OfPod()]
-		if pod == nil || slices.ContainsFunc(pod.Selected, func(d string) bool { return w.mine[d] && !w.beside[d] }) {
+		if len(w.beside) == 0 || pod == nil || slices.ContainsFunc(pod.Selected, func(d string) bool { return w.mine[d] && !w.beside[d] }) {
 			continue
 		}
 		for _, name := range pod.Selected {
-			if w.beside[name] {
-				all = append(all, w.Pool.besideBy(*w.known[name]))
-			}
+			found[name] = w.beside[name]
 		}
 	}
-	slices.SortFunc(all, func(x, y Beside) int { return cmp.Compare(x.String(), y.String()) })
-	return slices.Compact(all)
+	for _, name := range slices.Sorted(maps.Keys(w.beside)) {
+		if found[name] && w.giveSame(*w.known[name]) {
+			b := w.Pool.besideBy(*w.known[name])
+			b.Keeps = true
+			all = append(all, b)
+		}
+	}
+	if len(all) > 0 {
+		return all
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.beside)) {
+		if w.giveSame(*w.known[name]) {
+			return []Beside{w.Pool.besideBy(*w.known[name])}
+		}
+	}
+	return nil
+}
+
+// giveSame reports whether a pool of a definition beside p's own, which may have yet to be made,
+// gives addresses of p.
+func (p Pool) giveSame(d Definition) bool {
+	there := false
+	for o := range p.poolsOf(d) {
+		if p.shares(o) {
+			return true
+		}
+		there = true
+	}
+	return !there
 }
 
 // besideBy returns what there is to say of a definition beside p's own.

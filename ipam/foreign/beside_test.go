@@ -178,22 +178,44 @@ func TestBesideIsWaitedFor(t *testing.T) {
 }
 
 // TestBesideIsSaid: while something is kept for pods of a definition beside the pool's own, the
-// pool names it and its pool.
+// pool names it and its pool. Later it names the first such definition alone, and none whose pool
+// gives other addresses of the range.
 func TestBesideIsSaid(t *testing.T) {
-	for _, tt := range []struct{ selects, want string }{
-		{"ns/net2", "[ns/net2 (pool range-10-0-0-0-24)]"}, {"ns/net", "[]"}, {"ns/net2,ns/net", "[]"}, {"ns/gone", "[]"},
+	for _, tt := range []struct {
+		selects string // by the pod that something is kept for; empty if nothing is kept
+		apart   bool   // the second pool has the other half of the range
+		keeps   bool
+		want    string
+	}{
+		{"ns/net2", false, true, "[ns/net2 (pool range-10-0-0-0-24)]"},
+		{"ns/net2", true, false, "[]"},
+		{"ns/net", false, false, "[ns/net2 (pool range-10-0-0-0-24)]"},
+		{"ns/net2,ns/net", false, false, "[ns/net2 (pool range-10-0-0-0-24)]"},
+		{"ns/gone", false, false, "[ns/net2 (pool range-10-0-0-0-24)]"},
+		{"", false, false, "[ns/net2 (pool range-10-0-0-0-24)]"},
+		{"", true, false, "[]"},
 	} {
 		p, definitions := besides(t)
+		if tt.apart {
+			p.Whole = shapeOf(t, poolspec.RangeText{CIDR: "10.0.0.0/24", Exclude: []string{"10.0.0.128/25"}})
+			p.among.byName["range-10-0-0-0-24"].Whole = shapeOf(t, poolspec.RangeText{CIDR: "10.0.0.0/24", Exclude: []string{"10.0.0.0/25"}})
+		}
+		more := definitions[1]
+		more.Name = "net3"
+		definitions = append(definitions, more)
 		it := pod("p", "ns/net2", "10.0.0.5")
 		it.Selected = strings.Split(tt.selects, ",")
-		kept := keeps(it.grantee())(*p)
+		kept := *p
+		if tt.selects != "" {
+			kept = keeps(it.grantee())(kept)
+		}
 		_, _, found := weighed(kept, Facts{Definitions: definitions, Pods: []Pod{it}, Agents: map[protocol.NodeName]bool{"n1": true}})
 		if fmt.Sprint(found.Beside) != tt.want {
-			t.Errorf("a pod of %s has something kept: said is %v; want %s", tt.selects, found.Beside, tt.want)
+			t.Errorf("a pod of %q has something kept, the pools are apart %v: said is %v; want %s", tt.selects, tt.apart, found.Beside, tt.want)
 		}
 		for _, b := range found.Beside {
-			if b.Domain != poolspec.DefaultDomain || !b.Implicit {
-				t.Errorf("said is %+v; want the other pool's domain", b)
+			if b.Domain != poolspec.DefaultDomain || !b.Implicit || b.Keeps != tt.keeps {
+				t.Errorf("a pod of %q has something kept: said is %+v; want the other pool's domain, and that something is kept for its pods, %v", tt.selects, b, tt.keeps)
 			}
 		}
 	}

@@ -46,7 +46,8 @@ type Verdict struct {
 	Others  []Definition
 	Blocked *netipx.IPSet
 	// Beside are definitions of Tenure's with another pool that gives the same addresses, of which
-	// nobody has said that it is of another segment: addresses are kept for their pods.
+	// nobody has said that it is of another segment: those whose pods addresses are kept for, or
+	// the first one if there is none.
 	Beside []Beside
 	// Fence are the names of whereabouts' IPPools that must give nothing new.
 	Fence []string

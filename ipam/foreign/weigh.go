@@ -46,7 +46,7 @@ type Finding struct {
 	// that have not said so.
 	Asks   map[protocol.NodeName]bool
 	Silent []protocol.NodeName
-	// Beside are definitions of other pools whose pods something is kept for.
+	// Beside are definitions of other pools that give the same addresses: see [Verdict].
 	Beside []Beside
 	// Stage is what the pool waits for, as far as the look tells, and Why says it for people.
 	Stage Stage

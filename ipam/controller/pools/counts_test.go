@@ -74,7 +74,7 @@ func TestOverlapSaysWhatKeepsPoolsApart(t *testing.T) {
 
 // TestBesideIsSaid: a pool names the definition of another pool whose pods something of it is kept
 // for, and what to write: the pool that a person has written; or which annotation, where the pools
-// are of two domains.
+// are of two domains. It says so as well once nothing is kept for them, and is not true then.
 func TestBesideIsSaid(t *testing.T) {
 	implicitly := func(p *v1alpha1.IPPool) { p.Labels = map[string]string{v1alpha1.LabelImplicit: "true"} }
 	for _, tt := range []struct {
@@ -82,13 +82,17 @@ func TestBesideIsSaid(t *testing.T) {
 		by   foreign.Beside
 		want []string
 	}{
-		{with(pool("10.0.0.0/24"), inDomain("vlan10")), foreign.Beside{Definition: "ns/old", Pool: "blue", Domain: "blue", Implicit: true}, []string{
+		{with(pool("10.0.0.0/24"), inDomain("vlan10")), foreign.Beside{Definition: "ns/old", Pool: "blue", Domain: "blue", Implicit: true, Keeps: true}, []string{
 			"pods of definition ns/old", "pool blue, which it has", `Write the ipam section of ns/old by hand as {"type": "tenure", "pool": "lan"}`, "addresses by pool blue;", "set the annotation tenure.dev/domain=blue of ns/old",
 		}},
-		{with(pool("10.0.0.0/24"), inDomain("blue"), implicitly), foreign.Beside{Definition: "ns/new", Pool: "cams", Domain: "vlan10"}, []string{
+		{with(pool("10.0.0.0/24"), inDomain("blue"), implicitly), foreign.Beside{Definition: "ns/new", Pool: "cams", Domain: "vlan10", Keeps: true}, []string{
 			"pods of definition ns/new", `Write the ipam section of the pool's own definitions by hand as {"type": "tenure", "pool": "cams"}`, "addresses by pool lan;", "set the annotation tenure.dev/domain=vlan10 of ns/new",
 		}},
+		{pool("10.0.0.0/24"), foreign.Beside{Definition: "ns/old", Pool: "range-10-0-0-0-24", Domain: "default-domain", Implicit: true, Keeps: true}, []string{
+			`{"type": "tenure", "pool": "lan"}, and then delete the pods that have addresses by pool range-10-0-0-0-24`,
+		}},
 		{pool("10.0.0.0/24"), foreign.Beside{Definition: "ns/old", Pool: "range-10-0-0-0-24", Domain: "default-domain", Implicit: true}, []string{
+			"no other pool is known to give these addresses on this network. But definition ns/old has pool range-10-0-0-0-24, which gives addresses of the pool as well",
 			`{"type": "tenure", "pool": "lan"}, and then delete the pods that have addresses by pool range-10-0-0-0-24`,
 		}},
 	} {
@@ -99,7 +103,7 @@ func TestBesideIsSaid(t *testing.T) {
 		var st v1alpha1.IPPoolStatus
 		s.describe(&st)
 		c := meta.FindStatusCondition(st.Conditions, v1alpha1.PoolOverlapping)
-		if c == nil || c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonSharedAddresses {
+		if c == nil || (c.Status == metav1.ConditionTrue) != tt.by.Keeps || (c.Reason == v1alpha1.ReasonSharedAddresses) != tt.by.Keeps {
 			t.Fatalf("%+v: %+v", tt.by, c)
 		}
 		for _, want := range tt.want {

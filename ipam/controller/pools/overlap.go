@@ -291,10 +291,15 @@ func (s seen) tellOverlaps(st *v1alpha1.IPPoolStatus) {
 	if all := s.overlaps.loose; len(all) > 0 {
 		shared = append(shared, fmt.Sprintf("the pool shares addresses with %s, and neither names its domain: an address may be given twice", strings.Join(few(all, "pools"), ", ")))
 	}
+	disjoint := "no other pool has these addresses"
 	if s.foreign != nil {
 		var beside []string
 		for _, b := range s.foreign.Beside {
-			beside = append(beside, besideText(s.pool, b))
+			if text := besideText(s.pool, b); b.Keeps {
+				beside = append(beside, text)
+			} else {
+				disjoint = "no other pool is known to give these addresses on this network. But " + text
+			}
 		}
 		shared = append(shared, few(beside, "definitions")...)
 	}
@@ -306,18 +311,22 @@ func (s seen) tellOverlaps(st *v1alpha1.IPPoolStatus) {
 			"the pool has addresses that leases of %s still cover, and neither names its domain: an address may be given twice until these are given back; "+
 				"name one domain in both (spec.domain), and the pool waits for that", strings.Join(few(s.lingering, "pools"), ", ")))
 	default:
-		s.set(st, v1alpha1.PoolOverlapping, metav1.ConditionFalse, v1alpha1.ReasonDisjoint, "no other pool has these addresses")
+		s.set(st, v1alpha1.PoolOverlapping, metav1.ConditionFalse, v1alpha1.ReasonDisjoint, disjoint)
 	}
 }
 
-// besideText says of a definition of another pool, of whose pods something of p is kept, what to do
-// about it. Of two pools the one goes that the controller has made.
+// besideText says of a definition of another pool, which gives addresses of p, what to do about it.
+// Of two pools the one goes that the controller has made.
 func besideText(p *v1alpha1.IPPool, b foreign.Beside) string {
 	what, pool, gone := b.Definition, p.Name, b.Pool
 	if implicit(p) && !b.Implicit {
 		what, pool, gone = "the pool's own definitions", b.Pool, p.Name
 	}
-	text := fmt.Sprintf("pods of definition %s have addresses of the pool by another IPAM, and pool %s, which it has, gives these as well: on one network an address may be given twice. "+
+	has := "definition %s has pool %s, which gives addresses of the pool as well"
+	if b.Keeps {
+		has = "pods of definition %s have addresses of the pool by another IPAM, and pool %s, which it has, gives these as well"
+	}
+	text := fmt.Sprintf(has+": on one network an address may be given twice. "+
 		"Write the ipam section of %s by hand as {\"type\": \"tenure\", \"pool\": %q}, and then delete the pods that have addresses by pool %s", b.Definition, b.Pool, what, pool, gone)
 	if own := cmp.Or(p.Spec.Domain, poolspec.DefaultDomain); own != b.Domain {
 		text += fmt.Sprintf("; or, if the networks are two, set the annotation %s=%s of %s", v1alpha1.AnnotationDomain, b.Domain, b.Definition)
