@@ -27,6 +27,7 @@ type addCall struct {
 	// arrived is when the ADD came.
 	arrived protocol.Instant
 	sourced protocol.PoolName // a pool of its network that has a source; empty if none has
+	stopped protocol.PoolName // a pool of its network that is stopped; empty if none is
 }
 
 func (add *addCall) requester() requester {
@@ -130,7 +131,8 @@ func (a *Agent) hold(ctx context.Context, add *addCall) (store.Attachment, error
 	var unmet error // why the node cannot get an address itself
 	for {
 		var err error
-		if add.demand.Slots, err = a.slots(ctx, add); err != nil { // anew each time: the pool may have changed
+		// Anew each time: the pool may have changed.
+		if add.demand.Slots, err = a.slots(ctx, add, a.pools.answerable); err != nil {
 			return store.Attachment{}, err
 		}
 		if add.sourced != "" {
@@ -153,6 +155,8 @@ func (a *Agent) hold(ctx context.Context, add *addCall) (store.Attachment, error
 			return att, nil
 		case lacks.right != "":
 			err = a.rights.confirm(ctx, lacks.right)
+		case add.stopped != "": // whatever else it lacks would be new
+			_, err = a.pools.ready(ctx, add.stopped)
 		case lacks.rests:
 			add.demand.Unrested = !a.blocks.spareResting(ctx, a.pools.get(lacks.slot.Pool), demandOf(lacks.slot), add.arrived, finished)
 		case unmet != nil:
@@ -170,26 +174,29 @@ func (a *Agent) hold(ctx context.Context, add *addCall) (store.Attachment, error
 	}
 }
 
-// slots returns what the ADD needs, once all pools of its network can be used, and if its
-// namespace may use those that it needs. It notes a pool that has a source.
-func (a *Agent) slots(ctx context.Context, add *addCall) ([]assign.Slot, error) {
+// slots returns what the ADD needs, once all pools of its network are there by ready, and if its
+// namespace may use those that it needs. It notes a pool that has a source, and a stopped one.
+func (a *Agent) slots(ctx context.Context, add *addCall, ready readiness) ([]assign.Slot, error) {
 	pools, rules := map[string]assign.Pool{}, map[protocol.PoolName]access.Rule{}
-	add.sourced = ""
+	add.sourced, add.stopped = "", ""
 	for _, src := range add.conf.Sources {
 		name := protocol.PoolName(src.Pool)
-		known, err := a.pools.ready(ctx, name)
+		known, err := ready(ctx, name)
 		if err != nil {
 			return nil, err
 		}
 		pools[src.Pool] = assign.Pool{
 			Shape: known.shape, BlockBits4: known.Bits4, BlockBits6: known.Bits6, Rested: a.blocks.rested(name),
 		}
-		if known.GivenAway { // nothing new is given out of a lease
+		if known.Stopped || known.GivenAway { // nothing new is given out of a lease
 			pools[src.Pool] = assign.Pool{Shape: known.shape}
 		}
 		rules[name] = known.Access
 		if known.Sourced {
 			add.sourced = cmp.Or(add.sourced, name)
+		}
+		if known.Stopped {
+			add.stopped = cmp.Or(add.stopped, name)
 		}
 	}
 	slots, err := assign.Slots(add.conf, pools)

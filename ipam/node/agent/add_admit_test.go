@@ -58,7 +58,7 @@ func TestAdmitKeepsWhatThePodHas(t *testing.T) {
 					t.Fatal(err)
 				}
 				key := store.Key{Network: tt.network, ContainerID: tt.container, IfName: "net1"}
-				_, err = a.slots(t.Context(), &addCall{conf: conf, key: key, demand: assign.Demand{Key: key, Pod: assign.PodOf(conf)}})
+				_, err = a.slots(t.Context(), &addCall{conf: conf, key: key, demand: assign.Demand{Key: key, Pod: assign.PodOf(conf)}}, a.pools.answerable)
 				if is[*access.DeniedError](err) == tt.admitted || err != nil && tt.admitted {
 					t.Errorf("error %v; want that the pod is admitted: %v", err, tt.admitted)
 				}

@@ -34,7 +34,7 @@ func (a *Agent) holdInherited(ctx context.Context, add *addCall) (att store.Atta
 	conf.Only(families) // exactly these, whatever else the network gives
 	own := *add
 	own.conf = &conf
-	if own.demand.Slots, err = a.slots(ctx, &own); err == nil { // the pools are known by now
+	if own.demand.Slots, err = a.slots(ctx, &own, a.pools.ready); err == nil { // the pools are known by now
 		var foreign bool
 		if foreign, err = a.mayBeForeign(ctx, own.demand.Slots); err != nil || !foreign {
 			return att, false, err

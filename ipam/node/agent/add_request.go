@@ -84,7 +84,7 @@ func (a *Agent) holdRequested(ctx context.Context, add *addCall, unmet error) (s
 			return att, cmp.Or(err, lacks.why)
 		}
 		// The pool has changed since it was asked: what was granted does not do.
-		if add.demand.Slots, err = a.slots(ctx, add); err != nil {
+		if add.demand.Slots, err = a.slots(ctx, add, a.pools.ready); err != nil {
 			return store.Attachment{}, err
 		}
 	}
@@ -138,7 +138,7 @@ func (a *Agent) pickRequest(ctx context.Context, add *addCall) (best protocol.Ri
 			switch {
 			case err != nil:
 				return err
-			case live:
+			case live, add.stopped != "" && !used: // nothing new is given of a pool that is stopped
 			case best.Phase != protocol.Held && serves(r, add.demand.Slots, wants):
 				if best.Name != "" {
 					stale = append(stale, best)

@@ -17,7 +17,15 @@ import (
 // returns its name, with the claim's addresses. It must run under the claim's
 // lock. What it read live is as new as this call.
 func (a *Agent) use(ctx context.Context, c protocol.Claim, ask protocol.Use, conf *poolspec.Config, key store.Key) (name string, addrs []store.Address, err error) {
-	addrs, leases, err := a.claimAddresses(ctx, c, conf)
+	has, err := a.hasClaim(ctx, c, ask, key)
+	if err != nil {
+		return "", nil, err
+	}
+	ready := a.pools.ready
+	if has {
+		ready = a.pools.answerable
+	}
+	addrs, leases, err := a.claimAddresses(ctx, c, conf, ready)
 	if err != nil {
 		return "", nil, err
 	}
@@ -55,6 +63,24 @@ func (a *Agent) use(ctx context.Context, c protocol.Claim, ask protocol.Use, con
 		}
 	}
 	return "", nil, &ClaimError{Claim: c.Ref().String(), Why: blocked + ": " + why, Later: true}
+}
+
+// hasClaim reports whether this node has given the interface all of c's addresses, and no DEL has
+// come since: then it has them again, also of a pool that is stopped.
+func (a *Agent) hasClaim(ctx context.Context, c protocol.Claim, ask protocol.Use, key store.Key) (has bool, err error) {
+	err = a.st.ViewContext(ctx, func(tx *store.Tx) error {
+		has = false
+		for att, err := range tx.OfPod(ask.Pod.UID, ask.Interface) {
+			if err != nil {
+				return err
+			}
+			has = has || att.Network == key.Network && att.Claim != nil && att.Claim.UID == c.UID && !slices.ContainsFunc(c.IPs, func(ip netip.Prefix) bool {
+				return !slices.ContainsFunc(att.Addresses, func(x store.Address) bool { return x.Addr == ip.Addr() })
+			})
+		}
+		return nil
+	})
+	return has, err
 }
 
 // settleUse settles a use again and again, until ctx ends, where it is not known yet: a
@@ -140,8 +166,8 @@ func (a *Agent) mayShare(att store.Attachment, ask protocol.Use) (why string, la
 // claimAddresses returns a claim's addresses as the attachment will have them, and
 // the names of the leases of their blocks. A claim keeps its addresses whatever becomes of
 // their pool's ranges: the prefix lengths are those of its status, and the gateways those
-// that the pools name now.
-func (a *Agent) claimAddresses(ctx context.Context, c protocol.Claim, conf *poolspec.Config) (addrs []store.Address, leases []string, err error) {
+// that the pools name now. It waits for the pools by ready.
+func (a *Agent) claimAddresses(ctx context.Context, c protocol.Claim, conf *poolspec.Config, ready readiness) (addrs []store.Address, leases []string, err error) {
 	var bare []netip.Addr
 	for _, ip := range c.IPs {
 		bare = append(bare, ip.Addr())
@@ -149,7 +175,7 @@ func (a *Agent) claimAddresses(ctx context.Context, c protocol.Claim, conf *pool
 	if err := conf.CheckVersion(bare); err != nil {
 		return nil, nil, err
 	}
-	known := map[string]*knownPool{}
+	known := claimPools{ready: ready, of: map[string]*knownPool{}}
 	for _, ip := range c.IPs {
 		src, found, err := a.claimSource(ctx, c, ip.Addr(), conf, known)
 		if err != nil {
@@ -165,26 +191,32 @@ func (a *Agent) claimAddresses(ctx context.Context, c protocol.Claim, conf *pool
 		if _, _, err := p.until(ctx, a.sched, func(*knownPool, bool) string { return a.pools.unopened(p.name) }); err != nil {
 			return nil, nil, err
 		}
-		in, _ := known[src.Pool].whole.Locate(ip.Addr())
-		if why := known[src.Pool].elsewhere(ip.Addr()); why != "" {
+		in, _ := known.of[src.Pool].whole.Locate(ip.Addr())
+		if why := known.of[src.Pool].elsewhere(ip.Addr()); why != "" {
 			return nil, nil, &ClaimError{Claim: c.Ref().String(), Why: fmt.Sprintf("has address %v of pool %s, %s: schedule the pod where the claim's addresses are, by a node affinity", ip.Addr(), src.Pool, why)}
 		}
 		_, gateway := src.Answer(ip.Addr(), in)
 		addrs = append(addrs, store.Address{Addr: ip.Addr(), Bits: ip.Bits(), Gateway: gateway, Pool: p.name})
-		leases = append(leases, known[src.Pool].leaseOf(ip.Addr()))
+		leases = append(leases, known.of[src.Pool].leaseOf(ip.Addr()))
 	}
 	return addrs, leases, nil
 }
 
+// claimPools are the pools of a claim's network, as they are looked through for its addresses.
+type claimPools struct {
+	ready readiness
+	of    map[string]*knownPool
+}
+
 // claimSource returns the source of a network that a claim has an address of. Ranges may have
 // been edited since the address was granted, so where they leave a doubt the leases decide.
-func (a *Agent) claimSource(ctx context.Context, c protocol.Claim, addr netip.Addr, conf *poolspec.Config, known map[string]*knownPool) (poolspec.Source, bool, error) {
+func (a *Agent) claimSource(ctx context.Context, c protocol.Claim, addr netip.Addr, conf *poolspec.Config, known claimPools) (poolspec.Source, bool, error) {
 	shapeOf := func(pool string) (*allocator.Shape, error) {
-		k, err := a.pools.ready(ctx, protocol.PoolName(pool))
+		k, err := known.ready(ctx, protocol.PoolName(pool))
 		if err != nil {
 			return nil, err
 		}
-		known[pool] = k
+		known.of[pool] = k
 		return k.whole, nil
 	}
 	src, found, err := conf.SourceOf(addr, shapeOf)
@@ -193,10 +225,10 @@ func (a *Agent) claimSource(ctx context.Context, c protocol.Claim, addr netip.Ad
 	}
 	var pools []string // that may have granted it
 	for _, s := range conf.Sources {
-		if known[s.Pool] == nil {
-			known[s.Pool], _, _ = a.pools.get(protocol.PoolName(s.Pool)).now()
+		if known.of[s.Pool] == nil {
+			known.of[s.Pool], _, _ = a.pools.get(protocol.PoolName(s.Pool)).now()
 		}
-		if k := known[s.Pool]; k != nil && k.bits(allocator.FamilyOf(addr)) != 0 && !slices.Contains(pools, s.Pool) {
+		if k := known.of[s.Pool]; k != nil && k.bits(allocator.FamilyOf(addr)) != 0 && !slices.Contains(pools, s.Pool) {
 			pools = append(pools, s.Pool)
 		}
 	}
@@ -204,7 +236,7 @@ func (a *Agent) claimSource(ctx context.Context, c protocol.Claim, addr netip.Ad
 		return src, true, nil
 	}
 	for _, pool := range pools {
-		l, out, err := a.cl.Leases.ReadLease(ctx, known[pool].leaseOf(addr))
+		l, out, err := a.cl.Leases.ReadLease(ctx, known.of[pool].leaseOf(addr))
 		if out != protocol.Done && out != protocol.NotFound {
 			return src, false, &ClaimError{Claim: c.Ref().String(), Why: fmt.Sprintf("the lease of address %v cannot be read: %v", addr, err), Later: true}
 		}

@@ -227,7 +227,7 @@ func TestClaimedAddressesOfTheirSource(t *testing.T) {
 					t.Fatal(err)
 				}
 				a.cl.Leases = grantingLeases{pool: tt.granted, grant: protocol.Grant{Addr: ip.Addr(), To: protocol.Grantee{Kind: protocol.GranteeClaim, UID: "c"}}}
-				got, leases, err := a.claimAddresses(t.Context(), protocol.Claim{Meta: protocol.Meta{UID: "c"}, IPs: []netip.Prefix{ip}}, conf)
+				got, leases, err := a.claimAddresses(t.Context(), protocol.Claim{Meta: protocol.Meta{UID: "c"}, IPs: []netip.Prefix{ip}}, conf, a.pools.ready)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -157,6 +157,20 @@ func unready(known *knownPool, absent bool) string {
 	return known.notHere
 }
 
+// unanswerable is unready, but that a pool which is stopped will do: who has an address keeps it.
+func unanswerable(known *knownPool, absent bool) string {
+	why := unready(known, absent)
+	if why == "" || absent || known == nil {
+		return why
+	}
+	started := *known
+	started.Stopped = false
+	if unready(&started, false) == "" {
+		return ""
+	}
+	return why
+}
+
 // notOpen says why p is not open, in the words of its condition where it has one.
 func (p *knownPool) notOpen() string { return cmp.Or(p.Waits, "see its condition Ready") }
 

@@ -260,9 +260,19 @@ func (ps *pools) unheard(ctx context.Context, sources []poolspec.Source) error {
 	return nil
 }
 
+// readiness returns a pool once it will do for the caller, waiting until ctx ends.
+type readiness func(ctx context.Context, name protocol.PoolName) (*knownPool, error)
+
 // ready returns pool name once it can be used, waiting until ctx ends.
 func (ps *pools) ready(ctx context.Context, name protocol.PoolName) (*knownPool, error) {
 	known, _, err := ps.get(name).until(ctx, ps.sched, unready)
+	return known, err
+}
+
+// answerable is ready, but does not wait for a pool that is stopped: the caller gives nothing new
+// of it.
+func (ps *pools) answerable(ctx context.Context, name protocol.PoolName) (*knownPool, error) {
+	known, _, err := ps.get(name).until(ctx, ps.sched, unanswerable)
 	return known, err
 }
 

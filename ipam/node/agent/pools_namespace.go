@@ -70,7 +70,13 @@ func (a *Agent) labelledPools(ctx context.Context, add *addCall) ([]poolspec.Sou
 		if src.ByNamespace == "" {
 			continue
 		}
-		known, err := a.pools.ready(ctx, protocol.PoolName(src.Pool))
+		ready, name := a.pools.ready, protocol.PoolName(src.Pool)
+		if keeps, err := a.keepsAddresses(ctx, add, name); err != nil {
+			return nil, err
+		} else if keeps {
+			ready = a.pools.answerable
+		}
+		known, err := ready(ctx, name)
 		if e, ok := errors.AsType[*notReadyError](err); ok {
 			return nil, &notReadyError{Pool: e.Pool, Why: fmt.Sprintf("%s (label %s of namespace %s names it)", e.Why, src.ByNamespace, namespace), News: e.News}
 		}

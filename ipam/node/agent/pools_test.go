@@ -331,7 +331,7 @@ func TestAwaitsReopening(t *testing.T) {
 			ended <- cmp.Or(unmet, err)
 		}()
 		go func() { // of a claim
-			_, _, err := a.claimAddresses(t.Context(), protocol.Claim{IPs: []netip.Prefix{netip.MustParsePrefix("10.0.0.5/27")}}, conf)
+			_, _, err := a.claimAddresses(t.Context(), protocol.Claim{IPs: []netip.Prefix{netip.MustParsePrefix("10.0.0.5/27")}}, conf, a.pools.ready)
 			ended <- err
 		}()
 		synctest.Wait()
