@@ -1,6 +1,7 @@
 package workload_test
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"os"
@@ -47,11 +48,30 @@ func newWorld(t *testing.T, name, namespace string, cidrs ...string) *world {
 func newWorldOf(t *testing.T, name, namespace string, ranges ...v1alpha1.Range) *world {
 	t.Helper()
 	fleet.Create(t, kc, &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPPoolSpec{Ranges: ranges}})
-	f := fleet.New(t, cp.Config())
-	w := &world{t: t, name: name, fleet: f}
+	w := &world{t: t, name: name}
+	t.Cleanup(w.leave)
+	w.fleet = fleet.New(t, cp.Config())
 	w.define(namespace, "definition-of-"+name)
-	w.a, w.b = f.Start(name+"-a"), f.Start(name+"-b")
+	w.a, w.b = w.fleet.Start(name+"-a"), w.fleet.Start(name+"-b")
 	return w
+}
+
+// leave deletes the pods of the world's nodes, whose agents are gone by then: a later pool of the
+// same addresses, which may be on the same wire, would wait for those that show none.
+func (w *world) leave() {
+	var pods corev1.PodList
+	if err := kc.List(context.Background(), &pods); err != nil {
+		w.t.Errorf("list pods: %v", err)
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if n := pod.Spec.NodeName; n != w.name+"-a" && n != w.name+"-b" {
+			continue
+		}
+		if err := kc.Delete(context.Background(), pod, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
+			w.t.Errorf("delete pod %s: %v", pod.Name, err)
+		}
+	}
 }
 
 // define makes a definition of the network.
