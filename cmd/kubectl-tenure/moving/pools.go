@@ -86,20 +86,33 @@ func (f foreignState) misnamed(d foreign.Definition) (all []string) {
 // twoPools says which definitions of a segment would get another pool than definitions beside them,
 // that gives the same addresses. Neither pool would know what pods have by the other.
 func (f foreignState) twoPools(group []foreign.Definition, from string) (all []string) {
-	gives := f.gives(group)
+	beside := slices.Clone(group)
+	for _, o := range f.definitions {
+		if o.IPAM == foreign.Type && !slices.ContainsFunc(group, func(d foreign.Definition) bool { return d.String() == o.String() }) {
+			beside = append(beside, o)
+		}
+	}
+	gives := f.gives(beside)
 	for _, d := range group {
 		if d.IPAM != from {
 			continue
 		}
 		said := map[string]bool{}
-		for _, o := range group {
-			if o.IPAM != foreign.Type && (o.IPAM != from || !f.comesFirst(o, d)) || apart(d, o) || d.Unnamed && o.Unnamed {
+		for i, o := range beside {
+			if o.IPAM != foreign.Type && (o.IPAM != from || !f.comesFirst(o, d)) || d.Unnamed && o.Unnamed {
 				continue // those without a name share the pool of their domain
 			}
 			for _, theirs := range o.PoolsThen {
 				for _, own := range d.PoolsThen {
-					if own == theirs || said[theirs] || !slices.ContainsFunc(gives[own].Ranges(), gives[theirs].OverlapsRange) || f.ofTwoDomains(d, own, o, theirs) {
+					if own == theirs || said[theirs] || !slices.ContainsFunc(gives[own].Ranges(), gives[theirs].OverlapsRange) {
 						continue
+					}
+					if f.written(own) == f.written(theirs) {
+						if i >= len(group) || apart(d, o) || f.ofTwoDomains(d, own, o, theirs) {
+							continue
+						}
+					} else if slices.Contains(f.pools[own].shareWith, theirs) || slices.Contains(f.pools[theirs].shareWith, own) {
+						continue // else the second one is not opened
 					}
 					said[theirs] = true
 					all = append(all, f.sharePool(d, own, o, theirs))
@@ -113,10 +126,22 @@ func (f foreignState) twoPools(group []foreign.Definition, from string) (all []s
 // sharePool says how a definition comes to the pool of another one.
 func (f foreignState) sharePool(d foreign.Definition, own string, o foreign.Definition, theirs string) string {
 	text := fmt.Sprintf("definition %s would get pool %s, and pool %s, which %s has, gives the same addresses: write its ipam section by hand as {\"type\": \"tenure\", \"pool\": %q}", d, own, theirs, o, theirs)
+	switch {
+	case f.written(theirs) && !f.written(own):
+		return fmt.Sprintf("%s; or, if the networks are two, name pool %s in spec.shareWith of pool %s", text, own, theirs)
+	case f.written(own) && !f.written(theirs):
+		return fmt.Sprintf("%s; or, if the networks are two, name pool %s in spec.shareWith of pool %s", text, theirs, own)
+	}
 	if domain := f.domainOf(d, own); domain != f.domainOf(o, theirs) {
 		return fmt.Sprintf("%s; or, if it is of another segment, set its annotation tenure.dev/domain=%s", text, domain)
 	}
 	return text + ", or part the ranges"
+}
+
+// written reports whether a person has written a pool.
+func (f foreignState) written(pool string) bool {
+	p, there := f.pools[pool]
+	return there && !p.implicit
 }
 
 // comesFirst reports whether, of two definitions to be switched, d goes to the pool of o.

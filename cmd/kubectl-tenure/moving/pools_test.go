@@ -44,13 +44,15 @@ func TestTwoPoolsOfOneSegment(t *testing.T) {
 		lan                   poolSeen
 		want                  []string // empty: nothing is in the way
 	}{
-		{"whereabouts", wb, "", poolSeen{usable: whole}, []string{"ns/old would get pool range-10-0-0-0-24, and pool lan, which ns/lan has,", byHand, "part the ranges"}},
-		{"a pool with a domain", wb, "", poolSeen{usable: whole, domain: "vlan10"}, []string{byHand, "set its annotation tenure.dev/domain=default-domain"}},
-		{"another segment", wb, "tenure.dev/domain=default-domain", poolSeen{usable: whole, domain: "vlan10"}, nil},
+		{"whereabouts", wb, "", poolSeen{usable: whole}, []string{"ns/old would get pool range-10-0-0-0-24, and pool lan, which ns/lan has,", byHand, "name pool range-10-0-0-0-24 in spec.shareWith of pool lan"}},
+		{"a pool with a domain", wb, "", poolSeen{usable: whole, domain: "vlan10"}, []string{byHand, "name pool range-10-0-0-0-24 in spec.shareWith of pool lan"}},
+		{"another segment by its word alone", wb, "tenure.dev/domain=default-domain", poolSeen{usable: whole, domain: "vlan10"}, []string{byHand}},
+		{"another segment", wb, "", poolSeen{usable: whole, domain: "vlan10", shareWith: []string{"range-10-0-0-0-24"}}, nil},
+		{"another pool that the controller has made", wb, "tenure.dev/domain=default-domain", poolSeen{usable: whole, domain: "lan", implicit: true}, nil},
 		{"one domain", wb, "tenure.dev/domain=default-domain", poolSeen{usable: whole}, []string{byHand}},
 		{"network_name", `{"type":"whereabouts","range":"10.0.0.0/24","network_name":"blue"}`, "", poolSeen{usable: whole}, []string{"would get pool blue", byHand}},
-		{"host-local", hl, "", poolSeen{usable: whole}, []string{"would get pool old", byHand, "tenure.dev/domain=old"}},
-		{"host-local, another segment", hl, "tenure.dev/domain=old", poolSeen{usable: whole}, nil},
+		{"host-local", hl, "", poolSeen{usable: whole}, []string{"would get pool old", byHand, "name pool old in spec.shareWith of pool lan"}},
+		{"host-local, another segment", hl, "", poolSeen{usable: whole, shareWith: []string{"old"}}, nil},
 		{"the rest of the subnet", `{"type":"host-local","subnet":"10.0.0.0/24","rangeEnd":"10.0.0.127"}`, "", poolSeen{usable: half}, nil},
 		{"one address of it", `{"type":"host-local","subnet":"10.0.0.0/24","rangeEnd":"10.0.0.128"}`, "", poolSeen{usable: half}, []string{byHand}},
 	} {
