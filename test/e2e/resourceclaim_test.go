@@ -42,7 +42,7 @@ var _ = Describe("ResourceClaims", func() {
 			drivers = append(drivers, dranet(ctx, n))
 		}
 		s := newSite(ctx)
-		s.deviceTemplate(ctx, "10.46.0.0/24")
+		s.deviceTemplate(ctx, "10.87.0.0/24")
 
 		By("a pod for each device")
 		pods := s.withDevices(ctx, "a", each)
@@ -104,7 +104,7 @@ var _ = Describe("ResourceClaims", func() {
 			var claim resource.ResourceClaim
 			g.Expect(kube.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: ours.ResourceClaimsOf(&p)[0]}, &claim)).To(Succeed())
 			g.Expect(claim.Status.Devices).To(HaveLen(1))
-			g.Expect(claim.Status.Devices[0].NetworkData.IPs).To(HaveExactElements(HavePrefix("10.80.0.")))
+			g.Expect(claim.Status.Devices[0].NetworkData.IPs).To(HaveExactElements(HavePrefix("10.84.0.")))
 		}).Should(Succeed(), "the driver says which address the device has")
 	})
 })
