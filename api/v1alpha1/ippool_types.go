@@ -108,9 +108,8 @@ type IPPoolSpec struct {
 
 	// domain names the L2 segment that the pool's addresses live in. Pools of one
 	// domain must not share addresses: one that would is not opened. Pools that name
-	// no domain count as one segment too, and there it is only reported: name one in
-	// both where two VLANs have the same addresses. A pool that has been opened keeps
-	// the domain that it names.
+	// no domain count as one segment, too: name one in each where two VLANs have the
+	// same addresses. A pool that has been opened keeps the domain that it names.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -144,16 +143,17 @@ type IPPoolSpec struct {
 	// +kubebuilder:default=Everyone
 	Access Access `json:"access,omitempty"`
 
-	// shareWith are network attachment definitions, as namespace/name, of which the
-	// administrator says that another IPAM gives none of this pool's addresses by them,
-	// although their ranges overlap. Without that word the pool is not opened, nor given
-	// more addresses, beside such a definition.
+	// shareWith are network attachment definitions, as namespace/name, and other pools,
+	// of which the administrator says that none of this pool's addresses are given by
+	// them, although their ranges overlap: the parts are disjoint, or the networks are
+	// two. Without that word the pool is not opened, nor given more addresses, beside
+	// such a definition or pool.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:items:MinLength=3
+	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=317
-	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[^/]+/[^/]+$')",message="is not a definition's name: write namespace/name"
+	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[^/]+(/[^/]+)?$')",message="is no name: write namespace/name of a definition, or a pool's name"
 	ShareWith []string `json:"shareWith,omitempty"`
 
 	// allocation says whether the pool gives addresses. Stopped, it gives none to

@@ -4,9 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
-	"maps"
 	"net/netip"
 	"slices"
+	"strings"
+	"time"
 
 	"go4.org/netipx"
 
@@ -19,25 +20,69 @@ import (
 type others struct {
 	byName  map[protocol.PoolName]*Pool
 	unnamed []*Pool
+	// of is a definition of each pool that has one.
+	of map[*Pool]string
 }
 
-// Among lets each of the pools of a cluster know of the others: definitions of these may be of its
-// segment.
-func Among(pools []*Pool) {
-	all := &others{byName: map[protocol.PoolName]*Pool{}}
+// Among lets each of the pools of a cluster know of the others, and of their definitions: these may
+// be of its segment, and others may give its addresses. The pools may have no shape.
+func Among(pools []*Pool, definitions []Definition) {
+	all := &others{byName: map[protocol.PoolName]*Pool{}, of: map[*Pool]string{}}
 	for _, p := range pools {
-		p.among, all.byName[p.Name] = all, p
-		if p.Unnamed {
+		p.among, all.byName[p.Name], p.meets = all, p, nil
+		if p.Unnamed && p.Whole != nil {
 			all.unnamed = append(all.unnamed, p)
+		}
+	}
+	for _, d := range definitions {
+		if d.IPAM == Type && d.Fault == "" && len(pools) > 0 {
+			for p := range pools[0].poolsOf(d) {
+				all.of[p] = max(all.of[p], d.String())
+			}
+		}
+	}
+	meet(pools)
+}
+
+// meet notes which pools have a range in common, and are not known to be of two segments.
+func meet(pools []*Pool) {
+	noted := map[[2]*Pool]bool{}
+	type part struct {
+		allocator.Range
+		of *Pool
+	}
+	var all []part
+	for _, p := range pools {
+		if p.Whole != nil {
+			for _, r := range p.Whole.Ranges() {
+				all = append(all, part{r, p})
+			}
+		}
+	}
+	slices.SortFunc(all, func(x, y part) int { return x.Start.Compare(y.Start) })
+	for i, x := range all {
+		for _, y := range all[i+1:] {
+			if x.End.Less(y.Start) {
+				break
+			}
+			if x.of == y.of || noted[[2]*Pool{x.of, y.of}] || x.of.apart(y.of) {
+				continue
+			}
+			noted[[2]*Pool{x.of, y.of}], noted[[2]*Pool{y.of, x.of}] = true, true
+			x.of.meets, y.of.meets = append(x.of.meets, y.of), append(y.of.meets, x.of)
 		}
 	}
 }
 
-// apart reports whether two pools are known to be of two segments: people have written both, and
-// have named two domains. The domain of a pool that the controller makes says nothing: the word
-// that makes a definition Tenure's does not move its network.
+// apart reports whether two pools are known to be of two segments. People have written both, with
+// two domains; or the owner of one says by its spec.shareWith that it shares nothing with the
+// other. Or definitions describe both under two names, as of two networks of their own IPAM: what
+// one of these gives another one does not know either. But that a definition now has a pool of its
+// own beside one that a person has written says nothing: the word that makes it Tenure's does not
+// move its network.
 func (p Pool) apart(o *Pool) bool {
-	return !p.Implicit && !o.Implicit && p.domain() != o.domain()
+	return slices.Contains(p.ShareWith, string(o.Name)) || slices.Contains(o.ShareWith, string(p.Name)) ||
+		p.Implicit == o.Implicit && p.domain() != o.domain()
 }
 
 // domain returns the pool's domain.
@@ -52,10 +97,10 @@ func (p Pool) overlaps(cidrs []netip.Prefix) bool {
 	})
 }
 
-// shares reports whether p and another pool can give one address.
+// shares reports whether p and another pool can give one address. What a pool excludes is not its
+// own: two pools may part a CIDR by excludes.
 func (p Pool) shares(o *Pool) bool {
-	return slices.ContainsFunc(o.Whole.Ranges(), func(r allocator.Range) bool { return p.overlaps([]netip.Prefix{r.Prefix}) }) &&
-		p.Whole.Usable().Overlaps(o.Whole.Usable())
+	return slices.Contains(p.meets, o) && p.Whole.Usable().Overlaps(o.Whole.Usable())
 }
 
 // poolsOf yields the pools that a definition of Tenure's is of, as far as they are there.
@@ -71,7 +116,7 @@ func (p Pool) poolsOf(d Definition) iter.Seq[*Pool] {
 			}
 		default:
 			for _, name := range d.Pools {
-				if o := p.among.byName[protocol.PoolName(name)]; o != nil && !yield(o) {
+				if o := p.among.byName[protocol.PoolName(name)]; o != nil && o.Whole != nil && !yield(o) {
 					return
 				}
 			}
@@ -94,108 +139,156 @@ func (p Pool) mayHave(d Definition) bool {
 		}
 		there = true
 	}
-	return described && !there
-}
-
-// isBeside reports whether a definition of p's segment is Tenure's, and of another pool.
-func (p Pool) isBeside(d Definition) bool {
-	return d.IPAM == Type && d.Fault == "" && len(d.Pools) > 0 && !d.ByNamespace && !p.owns(d)
-}
-
-// inOtherDomain reports whether a definition is beside p's own, and all its pools are of other
-// domains.
-func (p Pool) inOtherDomain(d Definition) bool {
-	if !p.isBeside(d) {
+	if !described || there {
 		return false
 	}
-	for o := range p.poolsOf(d) {
-		if o.domain() == p.domain() {
-			return false
-		}
+	made := Pool{Name: protocol.PoolName(d.Pools[0]), Implicit: true} // as the controller makes it
+	if !d.Unnamed {
+		made.Domain = d.Pools[0]
 	}
-	return p.besideBy(d).Domain != p.domain()
+	return !p.apart(&made)
 }
 
-// poolsBeside returns the other pools by which Tenure may have given what a claim is of.
-func (w *weighing) poolsBeside(c claim) (pools []*Pool) {
-	if len(w.beside) == 0 {
+// A Beside is another pool that gives addresses of a pool, or still keeps some, where nobody has
+// said that the two are of two segments.
+type Beside struct {
+	Pool string
+	// Implicit says that the controller makes it, and Definition is one of its definitions, "" if
+	// it has none.
+	Implicit   bool
+	Definition string
+	// First says that it gives the addresses, or has given them, and that the pool gives none of
+	// these in addition before that has ended. Else the pool goes first.
+	First bool
+	// Lease is one of those by which it still keeps addresses that its ranges do not have any more,
+	// "" where its ranges have them.
+	Lease string
+}
+
+// Besides returns the other pools that give addresses of p, and are not known to be of another
+// segment. Those of p's own domain are not among them where that is named: the oldest is open.
+func (p *Pool) Besides() (all []Beside) {
+	for _, o := range p.meets {
+		if !p.sibling(o) && p.shares(o) {
+			all = append(all, p.beside(o))
+		}
+	}
+	slices.SortFunc(all, func(x, y Beside) int { return strings.Compare(x.Pool, y.Pool) })
+	return all
+}
+
+// sibling reports whether both pools name one domain.
+func (p *Pool) sibling(o *Pool) bool { return p.Named != "" && p.Named == o.Named }
+
+// beside returns what there is to say of another pool.
+func (p *Pool) beside(o *Pool) Beside {
+	return Beside{Pool: string(o.Name), Implicit: o.Implicit, Definition: p.among.of[o], First: o.before(p) || !p.Begins && !o.Fresh}
+}
+
+// before reports whether p's addresses are p's, and not those of o, which gives them as well: p is
+// open, or about to be; or it is closed for a while, or has been open, and o is not, or has not; or
+// it is older.
+func (p *Pool) before(o *Pool) bool {
+	switch {
+	case p.Opens:
+		return true
+	case o.Opens:
+		return false
+	case p.Begins != o.Begins:
+		return o.Begins
+	case p.Fresh != o.Fresh:
+		return o.Fresh
+	}
+	return p.older(o)
+}
+
+// older reports whether p was made before o.
+func (p *Pool) older(o *Pool) bool {
+	return cmp.Or(p.Made.Compare(o.Made), strings.Compare(string(p.Name), string(o.Name))) < 0
+}
+
+// Taken returns the addresses of p that others give, and p does not. What both withhold is that of
+// the older one.
+func (p *Pool) Taken() *netipx.IPSet {
+	var taken netipx.IPSetBuilder
+	for _, b := range p.Besides() {
+		if o := p.among.byName[protocol.PoolName(b.Pool)]; b.First {
+			var gives netipx.IPSetBuilder
+			gives.AddSet(o.Whole.Usable())
+			if p.Withheld != nil && o.Withheld != nil && p.older(o) {
+				gives.RemoveSet(o.Withheld)
+			}
+			set, _ := gives.IPSet() // of sets alone
+			taken.AddSet(set)
+		}
+	}
+	taken.Intersect(p.Whole.Usable())
+	set, _ := taken.IPSet() // of sets alone
+	return set
+}
+
+// lingering returns the pools whose leases still keep addresses that p is about to give, and that
+// these pools do not give any more: by an edit they have lost them, or exclude what somebody has,
+// or their specs are faulty. What p has had is not looked at.
+func (w *weighing) lingering() (all []Beside) {
+	var b netipx.IPSetBuilder
+	switch {
+	case w.among == nil:
+		return nil
+	case w.Begins:
+		b.AddSet(w.Whole.Usable())
+	case w.Withheld != nil:
+		b.AddSet(w.Withheld)
+		b.RemoveSet(w.Taken())
+	}
+	about, _ := b.IPSet() // of sets alone
+	if len(about.Ranges()) == 0 {
 		return nil
 	}
-	for _, name := range c.pod.Selected {
-		if w.beside[name] && w.isOn(c, w.known[name].Network) {
-			pools = slices.AppendSeq(pools, w.poolsOf(*w.known[name]))
-		}
-	}
-	return pools
-}
-
-// Beside is a definition of Tenure's with another pool, which gives the same addresses.
-type Beside struct {
-	Definition string
-	// Pool is the other pool, and Domain that pool's domain.
-	Pool, Domain string
-	// Implicit says that the controller makes the other pool of definitions, and Keeps that
-	// something is kept for the definition's pods.
-	Implicit, Keeps bool
-}
-
-// String says of what it is, for people.
-func (b Beside) String() string { return fmt.Sprintf("%s (pool %s)", b.Definition, b.Pool) }
-
-// doubled returns the definitions beside the pool's own whose pools give addresses of it, and for
-// whose pods something of the pool is kept: they have it by another IPAM, and their networks are
-// the pool's, or may be. If there are no such pods, it returns the first definition alone.
-func (w *weighing) doubled() (all []Beside) {
-	found := map[string]bool{}
-	for _, to := range w.Kept {
-		pod := w.pods[to.UID.OfPod()]
-		if len(w.beside) == 0 || pod == nil || slices.ContainsFunc(pod.Selected, func(d string) bool { return w.mine[d] && !w.beside[d] }) {
+	for name, o := range w.among.byName {
+		if name == w.Name || w.sibling(o) || w.apart(o) {
 			continue
 		}
-		for _, name := range pod.Selected {
-			found[name] = w.beside[name]
+		for _, l := range w.Leases[name] {
+			if about.OverlapsPrefix(l.Block) && stillHas(o, l, about, w.Now) {
+				b := w.beside(o)
+				b.First, b.Lease = true, fmt.Sprintf("%s of %v on %v", l.Name, l.Holder, l.Block)
+				all = append(all, b)
+				break
+			}
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(w.beside)) {
-		if found[name] && w.giveSame(*w.known[name]) {
-			b := w.Pool.besideBy(*w.known[name])
-			b.Keeps = true
-			all = append(all, b)
-		}
-	}
-	if len(all) > 0 {
-		return all
-	}
-	for _, name := range slices.Sorted(maps.Keys(w.beside)) {
-		if w.giveSame(*w.known[name]) {
-			return []Beside{w.Pool.besideBy(*w.known[name])}
-		}
-	}
-	return nil
+	slices.SortFunc(all, func(x, y Beside) int { return strings.Compare(x.Pool, y.Pool) })
+	return all
 }
 
-// giveSame reports whether a pool of a definition beside p's own, which may have yet to be made,
-// gives addresses of p.
-func (p Pool) giveSame(d Definition) bool {
-	there := false
-	for o := range p.poolsOf(d) {
-		if p.shares(o) {
+// saidWithin is within which time a node that can reach the API server has heard of an edit, and
+// has published what it had given before.
+const saidWithin = time.Minute
+
+// stillHas reports whether a lease of o still keeps one of some addresses that o does not give.
+func stillHas(o *Pool, l protocol.Lease, about *netipx.IPSet, now time.Time) bool {
+	had := map[netip.Addr]bool{}
+	for _, g := range l.Grants {
+		had[g.Addr] = g.To.Kind != protocol.GranteePod // else it is kept, and not given
+	}
+	for _, text := range l.Published.Allocations {
+		first, _, _ := strings.Cut(text, " ")
+		if a, err := netip.ParseAddr(first); err == nil {
+			had[a] = true
+		}
+	}
+	unsaid := now.Sub(o.Edited) < saidWithin // it may have given what o excludes now
+	a := l.Block.Masked().Addr()
+	for range allocator.MaxBlockSize {
+		_, stays := o.Whole.Locate(a)
+		stays = stays && (!unsaid || o.gives(a) && (o.Withheld == nil || !o.Withheld.Contains(a)))
+		if about.Contains(a) && (had[a] || !stays && l.Holder.Node != "") {
 			return true
 		}
-		there = true
+		if a = a.Next(); !l.Block.Contains(a) {
+			break
+		}
 	}
-	return !there
-}
-
-// besideBy returns what there is to say of a definition beside p's own.
-func (p Pool) besideBy(d Definition) Beside {
-	// As the controller makes it.
-	b := Beside{Definition: d.String(), Pool: d.Pools[0], Domain: d.Pools[0], Implicit: true}
-	if d.Unnamed {
-		b.Domain = poolspec.DefaultDomain
-	}
-	if pools := slices.Collect(p.poolsOf(d)); len(pools) > 0 {
-		b.Pool, b.Domain, b.Implicit = string(pools[0].Name), pools[0].domain(), pools[0].Implicit
-	}
-	return b
+	return false
 }

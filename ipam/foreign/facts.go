@@ -59,10 +59,17 @@ type Pool struct {
 	Name protocol.PoolName
 	// Object is the pool as leases name it: its UID, and the size of its blocks.
 	Object protocol.Pool
-	// Domain is the pool's, "" for the default domain. Unnamed says that the pool is of that one,
-	// and has the ranges of definitions without a name.
-	Domain  string
-	Unnamed bool
+	// Domain is the pool's, "" for the default domain, and Named that of its spec. Unnamed says
+	// that the pool is of the default one, and has the ranges of definitions without a name.
+	Domain, Named string
+	Unnamed       bool
+	// Made is when the pool was made, and Edited since when the controller has seen its spec as it
+	// is. Opens says that it is open, or may be at any moment, and Begins that none of its free
+	// addresses can be given before it is opened: it never was, or was stopped.
+	Made, Edited  time.Time
+	Opens, Begins bool
+	// Withheld are the addresses that an edit has added, and that are not given yet; nil is none.
+	Withheld *netipx.IPSet
 	// Implicit says that the controller has made it of definitions, and named its domain.
 	Implicit bool
 	// Whole is the shape of the spec, with what is withheld.
@@ -87,12 +94,14 @@ type Pool struct {
 	// TrustStatus is a person's word that the pods' status shows all that pods have by another
 	// IPAM, also where a node's agent cannot read that IPAM's files.
 	TrustStatus bool
-	// ShareWith are the definitions of which a person says that they share nothing.
+	// ShareWith are the definitions, and pools, of which a person says that they share nothing.
 	ShareWith []string
 	// MayUse reports whether a namespace may use the pool; nil is whether or not.
 	MayUse func(namespace string) bool
 
-	among *others // the pools of the cluster, with this one; nil if none is known
+	// What [Among] tells.
+	among *others // the pools of the cluster, with this one
+	meets []*Pool // those that have a range in common with this one, and may be of its segment
 }
 
 // A Pod is a pod that is bound to a node and has not ended.
@@ -142,10 +151,11 @@ func (p Pod) Selects(of map[string]bool) bool {
 // gives reports whether p can ever give an address.
 func (p Pool) gives(a netip.Addr) bool { return p.Whole.Assignable(a) == nil }
 
-// Others returns those definitions of p's segment by which another IPAM may give
-// addresses of p, and these addresses.
+// Others returns those definitions of p's segment by which another IPAM may give addresses of p,
+// and these addresses, with those that other pools give: see [Pool.Besides].
 func (p Pool) Others(all []Definition) (by []Definition, gives *netipx.IPSet) {
 	var set netipx.IPSetBuilder
+	set.AddSet(p.Taken())
 	for _, d := range p.Segment(all) {
 		if d.IPAM == Type || d.Takes == nil || slices.Contains(p.ShareWith, d.String()) {
 			continue

@@ -41,7 +41,7 @@ func TestPendingAfterADefinitionHasLeft(t *testing.T) {
 		pool := openings(lan(t))
 		pool.Fresh, pool.Domain = true, "b"
 		far := &Pool{Name: "far", Domain: "b", Whole: shapeOf(t, poolspec.RangeText{CIDR: "192.168.7.0/24"})}
-		Among([]*Pool{&pool, another(t, "lan-a", "a", false), far})
+		Among([]*Pool{&pool, another(t, "lan-a", "a", false), far}, nil)
 		facts := Facts{Definitions: []Definition{switched, definition("x", tt.is)}, Agents: map[protocol.NodeName]bool{"n1": true, "n2": true}}
 		facts.Definitions[1].Changed = now.Add(-tt.since)
 		for i, was := range slices.Backward(tt.was) {
@@ -164,7 +164,7 @@ func TestSeenOnAFormerNetwork(t *testing.T) {
 		for _, pods := range [][]Pod{nil, {pod("p", "ns/"+tt.was, "")}} {
 			pool := openings(lan(t))
 			pool.Fresh, pool.Domain = true, "b"
-			Among([]*Pool{&pool, another(t, "lan-a", "a", false)})
+			Among([]*Pool{&pool, another(t, "lan-a", "a", false)}, nil)
 			facts := Facts{Definitions: []Definition{switched}, Pods: pods, Agents: map[protocol.NodeName]bool{"n1": true}, Reports: seenBy("n1", sighting("10.0.0.5", "p", "depot"))}
 			if tt.is != "" {
 				facts.Definitions = append(facts.Definitions, ReadDefinition("ns", "x", tt.is, nil))

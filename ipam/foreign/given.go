@@ -11,52 +11,24 @@ import (
 
 // reportedAsTenures reports whether the pod's node says that Tenure has given it the address of a
 // claim, on a network that may be the pool's. Against the other IPAM's record that counts if the
-// node holds the address, by this pool or by one beside it. Of a pool that was never open no node
-// can have given what it has seen of another IPAM.
+// node holds the address. Of a pool that was never open no node can have given what it has seen of
+// another IPAM.
 func (w *weighing) reportedAsTenures(c claim) bool {
 	pod, a := c.pod, c.addr
-	beside := w.poolsBeside(c)
-	holds := func(p *Pool) bool {
-		l, leased := w.leaseOf(p, a)
-		return !p.Fresh && leased && l.Holder.Node == pod.Node && !slices.Contains(l.Ceded, a)
-	}
-	held := holds(w.Pool) || slices.ContainsFunc(beside, holds)
-	if c.by == byRecord && !held || c.by == byNode && w.Fresh && len(beside) == 0 {
+	l, leased := w.leaseOf(w.Pool, a)
+	held := !w.Fresh && leased && l.Holder.Node == pod.Node && !slices.Contains(l.Ceded, a)
+	if c.by == byRecord && !held || c.by == byNode && w.Fresh {
 		return false
 	}
 	for _, at := range []sighted{{pod: pod.UID}, {pod: pod.uid()}, {name: pod.String()}} {
 		at.node, at.addr = pod.Node, a
 		if slices.ContainsFunc(w.given[at], func(network string) bool {
-			return !w.isBesides(network, c) && (w.networks[network] || held && !w.isOthers(network, a))
+			return w.networks[network] || held && !w.isOthers(network, a)
 		}) {
 			return true
 		}
 	}
 	return false
-}
-
-// isBesides reports whether a network is of definitions beside the pool's own alone, and not that
-// of a claim. What is given there says nothing of the claim: a pod may have one number on two
-// networks.
-func (w *weighing) isBesides(network string, c claim) bool {
-	return w.networks[network] && !w.own[network] && !w.isOn(c, network)
-}
-
-// isOn reports whether a claim is of a network. A record does not say of which it is. It is of this
-// one if the pod selects no other of the pool's.
-func (w *weighing) isOn(c claim, network string) bool {
-	d := w.known[c.of]
-	switch c.by {
-	case byNode:
-		return c.of == network
-	case byStatus:
-		return d != nil && d.Network == network
-	case byRecord:
-	}
-	return !slices.ContainsFunc(c.pod.Selected, func(name string) bool {
-		d := w.known[name]
-		return d == nil || w.awaits(name) && d.Network != network
-	})
 }
 
 // isOthers reports whether what is given on a network is certainly of another segment: two networks
@@ -97,34 +69,23 @@ func (e *Evidence) leaseOf(p *Pool, a netip.Addr) (l protocol.Lease, ok bool) {
 	return leases[i], true
 }
 
-// ofTenure reports whether a lease says that Tenure has given what a claim is of, by this pool or
-// by one beside it. If a lease of this one says that Tenure has given the address to somebody else,
-// owner says to whom.
+// ofTenure reports whether a lease says that Tenure has given what a claim is of. If it has given
+// the address to somebody else, owner says to whom.
 func (w *weighing) ofTenure(c claim) (ours bool, owner string) {
-	ours, owner = w.givenBy(w.Pool, c.pod, c.addr)
-	return ours || slices.ContainsFunc(w.poolsBeside(c), func(p *Pool) bool {
-		ours, _ := w.givenBy(p, c.pod, c.addr)
-		return ours
-	}), owner
-}
-
-// givenBy reports whether a lease of a pool says that Tenure has given an address to a pod, or to
-// whom else.
-func (e *Evidence) givenBy(p *Pool, pod *Pod, a netip.Addr) (ours bool, owner string) {
-	lease, leased := e.leaseOf(p, a)
+	lease, leased := w.leaseOf(w.Pool, c.addr)
 	if !leased {
 		return false, ""
 	}
-	if g, ok := lease.GrantOf(a); ok {
-		return e.grantedByTenure(g, pod)
+	if g, ok := lease.GrantOf(c.addr); ok {
+		return w.grantedByTenure(g, c.pod)
 	}
-	if lease.Holder.Node == "" || slices.Contains(lease.Ceded, a) || p.Fresh {
+	if lease.Holder.Node == "" || slices.Contains(lease.Ceded, c.addr) || w.Fresh {
 		return false, ""
 	}
-	return published(lease, pod, a)
+	return published(lease, c.pod, c.addr)
 }
 
-// grantedByTenure answers as givenBy does, for an address that is granted by g.
+// grantedByTenure answers as ofTenure does, for an address that is granted by g.
 func (e *Evidence) grantedByTenure(g protocol.Grant, pod *Pod) (ours bool, owner string) {
 	if g.To.Kind == protocol.GranteePod {
 		return false, "" // kept, and not given

@@ -23,8 +23,8 @@ func onTwo() Pod {
 func twoVLANs(t *testing.T, p *Pool, f Facts) Facts {
 	t.Helper()
 	p.Domain = "b"
-	Among([]*Pool{p, another(t, "lan-a", "a", false)})
 	f.Definitions = []Definition{switched, definition("a", `{"type":"tenure","pool":"lan-a"}`)}
+	Among([]*Pool{p, another(t, "lan-a", "a", false)}, f.Definitions)
 	f.Agents = map[protocol.NodeName]bool{"n1": true}
 	return f
 }
@@ -73,33 +73,24 @@ func TestGivenOnAnotherNetwork(t *testing.T) {
 	}
 }
 
-// TestPendingBesideAnotherNetwork: a pod is waited for although its node has seen the address that
-// its status shows, if it has seen it on another VLAN alone, also on that of a pool beside lan. The
-// status may be somebody's text.
-func TestPendingBesideAnotherNetwork(t *testing.T) {
-	for _, domain := range []string{"a", "b"} { // of the other pool
-		for _, tt := range []struct {
-			network, ipam string
-			byLease       bool // of the other pool
-			want          Stage
-		}{
-			{"net", TypeHostLocal, false, StageClear},
-			{"net", Type, false, StageClear},
-			{"a", TypeHostLocal, false, StagePods},
-			{"a", Type, false, StagePods},
-			{"a", Type, true, StagePods},
-		} {
-			pool, held := openings(lan(t)), lease(protocol.Holder{Node: "n1"})
-			seen := sighting("10.0.0.5", "p", tt.network)
-			seen.IPAM = tt.ipam
-			if tt.byLease {
-				held.Published.Allocations = []string{"10.0.0.5 ns/p net2"}
-			}
-			facts := twoVLANs(t, &pool, Facts{Pods: []Pod{onTwo()}, Reports: seenBy("n1", seen), Leases: map[protocol.PoolName][]protocol.Lease{"lan-a": {held}}})
-			Among([]*Pool{&pool, another(t, "lan-a", domain, false)})
-			if _, _, found := weighed(pool, facts); found.Stage != tt.want {
-				t.Errorf("seen on %s, by %s, by a lease %v, and the other pool is of domain %s: stage %d, %q; want %d", tt.network, tt.ipam, tt.byLease, domain, found.Stage, found.Why, tt.want)
-			}
+// TestPendingOnAnotherNetwork: a pod is waited for although its node has seen the address that its
+// status shows, if it has seen it on another VLAN alone. The status may be somebody's text.
+func TestPendingOnAnotherNetwork(t *testing.T) {
+	for _, tt := range []struct {
+		network, ipam string
+		want          Stage
+	}{
+		{"net", TypeHostLocal, StageClear},
+		{"net", Type, StageClear},
+		{"a", TypeHostLocal, StagePods},
+		{"a", Type, StagePods},
+	} {
+		pool := openings(lan(t))
+		seen := sighting("10.0.0.5", "p", tt.network)
+		seen.IPAM = tt.ipam
+		facts := twoVLANs(t, &pool, Facts{Pods: []Pod{onTwo()}, Reports: seenBy("n1", seen)})
+		if _, _, found := weighed(pool, facts); found.Stage != tt.want {
+			t.Errorf("seen on %s, by %s: stage %d, %q; want %d", tt.network, tt.ipam, found.Stage, found.Why, tt.want)
 		}
 	}
 }
@@ -116,50 +107,6 @@ func TestExplainedOnItsNetwork(t *testing.T) {
 		facts.Definitions = append(facts.Definitions, definition("other", `{"type":"host-local","subnet":"10.9.0.0/24"}`))
 		if keep, _, _ := weighed(pool, facts); fmt.Sprint(keep) != want {
 			t.Errorf("seen on network %s: kept is %q; want %s", network, keep, want)
-		}
-	}
-}
-
-// TestGivenBesideOnAnotherNetwork (I1): a pool beside lan, which may be of lan's segment, has given
-// a pod an address on its own network. That says nothing of the same number that another IPAM gave
-// the pod on lan's network, and a record of a pod of both may be of either.
-func TestGivenBesideOnAnotherNetwork(t *testing.T) {
-	for _, tt := range []struct {
-		domain   string // of second
-		implicit bool
-	}{{"", false}, {"vlan20", true}, {"vlan20", false}} {
-		for _, by := range []string{"node", "status", "record"} {
-			for _, byLease := range []bool{true, false} {
-				for _, on2 := range []string{"10.0.0.5", "10.0.0.6"} {
-					pool, second := openings(lan(t)), another(t, "second", tt.domain, tt.implicit)
-					pool.Fresh = true
-					Among([]*Pool{&pool, second})
-					p, held := pod("p", "ns/net", "10.0.0.5"), lease(protocol.Holder{Node: "n1"})
-					p.Selected = append(p.Selected, "ns/net2")
-					report := protocol.Report{Running: []protocol.UID{"p"}}
-					facts := Facts{Definitions: []Definition{switched, definition("net2", `{"type":"tenure","pool":"second"}`)}, Agents: map[protocol.NodeName]bool{"n1": true}}
-					switch by {
-					case "node":
-						report.Has = append(report.Has, sighting("10.0.0.5", "p", "net"))
-					case "record":
-						p.Shows = nil
-						facts.Records = []Record{{Addr: netip.MustParseAddr("10.0.0.5"), Object: "10.0.0.0-24", PodNamespace: "ns", PodName: "p"}}
-					}
-					if byLease {
-						held.Published.Allocations = []string{on2 + " ns/p net2"}
-					} else {
-						ours := sighting(on2, "p", "net2")
-						ours.IPAM = Type
-						report.Has = append(report.Has, ours)
-					}
-					p.Shows = append(p.Shows, npwg.Shown{Definition: "ns/net2", Interface: "net2", Addrs: []netip.Addr{netip.MustParseAddr(on2)}})
-					facts.Pods, facts.Reports = []Pod{p}, map[protocol.NodeName]protocol.Report{"n1": report}
-					facts.Leases = map[protocol.PoolName][]protocol.Lease{"second": {held}}
-					if keep, conflicts, _ := weighed(pool, facts); !slices.Equal(keep, []string{"10.0.0.5 p"}) || len(conflicts) > 0 {
-						t.Errorf("second of domain %q, by %s, Tenure has given %s on net2, by a lease %v: kept is %q, conflicts %q; want 10.0.0.5", tt.domain, by, on2, byLease, keep, conflicts)
-					}
-				}
-			}
 		}
 	}
 }

@@ -68,7 +68,7 @@ func (w *weighing) retries(p *Pod) bool {
 	some := false
 	for _, name := range p.Selected {
 		d := w.known[name]
-		if d == nil || !w.mine[name] || w.beside[name] { // the ADD of one beside may be answered
+		if d == nil || !w.mine[name] || d.IPAM == Type && !w.owns(*d) { // the ADD of one beside may be answered
 			return false
 		}
 		some = some || slices.Contains(asked[d.Network], p.uid())
@@ -103,7 +103,7 @@ func (w *weighing) shows(p *Pod, d string, has func(netip.Addr) bool) bool {
 func (w *weighing) hasAll(p *Pod) bool {
 	seen := func(shown claim) bool {
 		return !w.tells(p.Node) || w.reportedAsTenures(shown) || slices.ContainsFunc(w.at(shown.addr, shown.addr), func(c claim) bool {
-			return c.by != byStatus && c.pod.on() == p.on() && w.mayBeOf(c) && !(c.by == byNode && w.isBesides(c.of, shown))
+			return c.by != byStatus && c.pod.on() == p.on() && w.mayBeOf(c)
 		})
 	}
 	return !slices.ContainsFunc(p.Selected, func(d string) bool {

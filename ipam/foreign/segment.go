@@ -21,12 +21,11 @@ type segment struct {
 func (p Pool) Segment(all []Definition) []Definition { return p.segment(all).definitions }
 
 // segment works out what p's segment is. What a definition of p's own says of its segment p's
-// segment is called as well: a definition that says the same is of it. Where all of them say p's
-// domain, those of pools of other domains are not.
+// segment is called as well: a definition that says the same is of it.
 func (p Pool) segment(all []Definition) segment {
 	s := segment{names: map[string]bool{p.domain(): true}}
 	var touching []Definition
-	own, unnamed, unsaid := false, false, false
+	own, unnamed := false, false
 	for _, d := range all {
 		if !p.touches(d) {
 			continue
@@ -35,7 +34,7 @@ func (p Pool) segment(all []Definition) segment {
 		if !p.owns(d) {
 			continue
 		}
-		own, unnamed, unsaid = true, unnamed || d.NetworkName == "", unsaid || d.Domain != p.domain()
+		own, unnamed = true, unnamed || d.NetworkName == ""
 		for _, name := range []string{d.Domain, d.NetworkName} {
 			if name != "" {
 				s.names[name] = true
@@ -44,7 +43,7 @@ func (p Pool) segment(all []Definition) segment {
 	}
 	s.named = p.Domain != "" && own && !unnamed
 	for _, d := range touching {
-		if p.owns(d) || !s.isOther(d) && !(own && !unsaid && p.inOtherDomain(d)) {
+		if p.owns(d) || !s.isOther(d) {
 			s.definitions = append(s.definitions, d)
 		}
 	}

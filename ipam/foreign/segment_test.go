@@ -227,7 +227,7 @@ func TestUnexplained(t *testing.T) {
 		for by, f := range proofs {
 			pool := openings(lan(t))
 			pool.Domain = tt.domain
-			Among([]*Pool{&pool, another(t, "twin", "vlan20", false)})
+			Among([]*Pool{&pool, another(t, "twin", "vlan20", false)}, nil)
 			f.Agents = map[protocol.NodeName]bool{"n1": true}
 			f.Definitions = []Definition{switched, tt.d, second}
 			if keep, _, _ := weighed(pool, f); (fmt.Sprint(keep) == "[10.0.0.5 p]") != tt.want || len(keep) > 1 {
@@ -267,7 +267,7 @@ func TestUnexplainedBesidePartOfASubnet(t *testing.T) {
 		{`{"type":"tenure","subnet":"10.0.0.0/24","rangeEnd":"10.0.0.127"}`, poolspec.RangeText{CIDR: "10.0.1.0/24"}, "[10.0.0.200 p]"},
 	} {
 		p := openings(Pool{Name: "rest", Domain: "lan", Object: protocol.Pool{Bits4: 28}, Whole: rest, New: rest.Usable(), Since: now.Add(-time.Second), Fresh: true})
-		Among([]*Pool{&p, {Name: "part", Whole: shapeOf(t, tt.part)}})
+		Among([]*Pool{&p, {Name: "part", Whole: shapeOf(t, tt.part)}}, nil)
 		keep, _, _ := weighed(p, Facts{
 			Definitions: []Definition{definition("net", tt.ipam), definition("new", `{"type":"tenure","pool":"rest"}`)},
 			Pods:        []Pod{pod("p", "ns/net", "10.0.0.200")}, Agents: map[protocol.NodeName]bool{"n1": true},

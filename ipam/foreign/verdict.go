@@ -41,13 +41,12 @@ type Verdict struct {
 	Stage Stage
 	// Why says why it waits; empty where it does not.
 	Why string
-	// Others are the definitions by which another IPAM may give addresses of the pool,
-	// and Blocked these addresses.
+	// Others are the definitions by which another IPAM may give addresses of the pool, and Blocked
+	// these addresses, with those that other pools give.
 	Others  []Definition
 	Blocked *netipx.IPSet
-	// Beside are definitions of Tenure's with another pool that gives the same addresses, of which
-	// nobody has said that it is of another segment: those whose pods addresses are kept for, or
-	// the first one if there is none.
+	// Beside are other pools that give the same addresses, or still keep some. Those that go first
+	// are among what blocks the pool.
 	Beside []Beside
 	// Fence are the names of whereabouts' IPPools that must give nothing new.
 	Fence []string
@@ -59,6 +58,16 @@ type Verdict struct {
 	// Held is what nodes cannot read, for want of which something stays kept that no pod is said to
 	// have any more.
 	Held []string
+}
+
+// Yields returns the other pools that go first: the pool is not opened beside them.
+func (v Verdict) Yields() (all []Beside) {
+	for _, b := range v.Beside {
+		if b.First {
+			all = append(all, b)
+		}
+	}
+	return all
 }
 
 // Clear reports whether nothing is waited for.

@@ -46,8 +46,8 @@ type Finding struct {
 	// that have not said so.
 	Asks   map[protocol.NodeName]bool
 	Silent []protocol.NodeName
-	// Beside are definitions of other pools that give the same addresses: see [Verdict].
-	Beside []Beside
+	// Lingering are pools that still keep addresses which their ranges do not have any more.
+	Lingering []Beside
 	// Stage is what the pool waits for, as far as the look tells, and Why says it for people.
 	Stage Stage
 	Why   string
@@ -61,9 +61,7 @@ type weighing struct {
 	former   []Definition                // of it until a while ago, as they were
 	mine     map[string]bool             // the definitions of the segment, with those of these that are gone
 	left     map[string]bool             // those of former that are of another segment now: see hasLeft
-	beside   map[string]bool             // those of mine that are Tenure's, and of another pool
 	networks map[string]bool             // the networks of the segment
-	own      map[string]bool             // those of networks that have a definition not beside
 	were     map[string][]string         // of which definitions of former a network was
 	files    map[protocol.HostLocal]bool // what has to be read: any namespace may name the pool
 	asks     map[protocol.NodeName]bool
@@ -79,14 +77,9 @@ type weighing struct {
 // Weigh finds what is to be kept of a pool, and whose word is missing for that. Which nodes have to
 // say something does not depend on what any has said.
 func (e *Evidence) Weigh(p *Pool) Finding {
-	w := &weighing{Evidence: e, Pool: p, segment: p.segment(e.Definitions), mine: map[string]bool{}, left: map[string]bool{}, beside: map[string]bool{}, networks: map[string]bool{}, own: map[string]bool{}, were: map[string][]string{}, files: map[protocol.HostLocal]bool{}, asks: map[protocol.NodeName]bool{}, partly: map[protocol.NodeName]string{}, unseenOn: map[protocol.NodeName]string{}}
+	w := &weighing{Evidence: e, Pool: p, segment: p.segment(e.Definitions), mine: map[string]bool{}, left: map[string]bool{}, networks: map[string]bool{}, were: map[string][]string{}, files: map[protocol.HostLocal]bool{}, asks: map[protocol.NodeName]bool{}, partly: map[protocol.NodeName]string{}, unseenOn: map[protocol.NodeName]string{}}
 	for _, d := range w.segment.definitions {
 		w.mine[d.String()], w.networks[d.Network] = true, true
-		if p.isBeside(d) {
-			w.beside[d.String()] = true
-		} else {
-			w.own[d.Network] = true
-		}
 		w.needFiles(d)
 	}
 	w.remember()
@@ -112,7 +105,7 @@ func (e *Evidence) Weigh(p *Pool) Finding {
 	}
 	pending := w.pending()
 	w.askForWaiting(pending)
-	f.Asks, f.Beside = w.asks, w.doubled()
+	f.Asks, f.Lingering = w.asks, w.lingering()
 	w.judge(&f, pending)
 	return f
 }
@@ -365,6 +358,8 @@ func (w *weighing) judge(f *Finding, pending []*Pod) {
 		}
 	}
 	switch {
+	case len(f.Lingering) > 0:
+		f.Stage, f.Why = StageOthers, "leases of another pool still keep addresses of it"
 	case len(f.Silent) > 0:
 		f.Stage, f.Why = StageReports, "the agents of nodes "+Few(f.Silent)+" have yet to say what their pods have"
 	case len(unread) > 0:

@@ -213,12 +213,12 @@ func TestNetworks(t *testing.T) {
 	})
 	t.Run("N79 the view of the definition", func(t *testing.T) {
 		net, ns := unlike("lan"), namespace(t)
-		definition(t, ns, net, net, fmt.Sprintf(`{"type":"tenure","range":"10.0.9.0/24","range_start":"10.0.9.10","range_end":"10.0.9.12","network_name":%q}`, net))
+		definition(t, ns, net, net, fmt.Sprintf(`{"type":"tenure","range":"10.39.9.0/24","range_start":"10.39.9.10","range_end":"10.39.9.12","network_name":%q}`, net))
 		got := map[string]bool{}
 		for i := range 3 {
 			got[allocated(t, claim(t, ns, fmt.Sprint("c", i), net))[0]] = true
 		}
-		if !got["10.0.9.10/24"] || !got["10.0.9.11/24"] || !got["10.0.9.12/24"] {
+		if !got["10.39.9.10/24"] || !got["10.39.9.11/24"] || !got["10.39.9.12/24"] {
 			t.Errorf("addresses %v; want .10, .11 and .12", got)
 		}
 		failed(t, claim(t, ns, "c3", net), "SubnetExhausted")

@@ -247,8 +247,8 @@ func TestPoolShrinks(t *testing.T) {
 	failed(t, claim(t, ns, "e", "lan"), "SubnetExhausted")
 }
 
-// TestOverlapping: pools that share addresses say so, and of one domain the later
-// one is not opened.
+// TestOverlapping: of pools that share addresses, in one domain or in none that anybody has named,
+// the later one is not opened, and both say so.
 func TestOverlapping(t *testing.T) {
 	start(t)
 	make := func(domain string, cidrs ...string) *v1alpha1.IPPool {
@@ -268,11 +268,11 @@ func TestOverlapping(t *testing.T) {
 			return condition(p.Status.Conditions, v1alpha1.PoolOverlapping, metav1.ConditionTrue, v1alpha1.ReasonSharedAddresses, with.Name)
 		})
 	}
-	a, b := make("", "10.77.0.0/16"), make("", "10.77.8.0/24", "10.78.0.0/24")
-	overlaps(a, b)
-	overlaps(b, a)
+	a := make("", "10.77.0.0/16")
 	opened(t, a)
-	opened(t, b)
+	b := make("", "10.77.8.0/24", "10.78.0.0/24")
+	eventually(t, 20*time.Second, isReady(b, metav1.ConditionFalse, v1alpha1.ReasonOverlap, a.Name, "spec.domain"))
+	opened(t, a)
 
 	elsewhere := make("dc-2", "10.77.0.0/16")
 	opened(t, elsewhere)
@@ -287,13 +287,16 @@ func TestOverlapping(t *testing.T) {
 	remove(t, elsewhere)
 	opened(t, second)
 
-	remove(t, b)
-	eventually(t, 20*time.Second, func() error {
-		if _, err := read(a); err != nil {
-			return err
-		}
-		return condition(a.Status.Conditions, v1alpha1.PoolOverlapping, metav1.ConditionFalse, v1alpha1.ReasonDisjoint)
-	})
+	fleet.Edit(t, kc, b, func() { b.Spec.Domain = "dc-3" })
+	opened(t, b)
+	for _, p := range []*v1alpha1.IPPool{a, b} {
+		eventually(t, 20*time.Second, func() error {
+			if _, err := read(p); err != nil {
+				return err
+			}
+			return condition(p.Status.Conditions, v1alpha1.PoolOverlapping, metav1.ConditionFalse, v1alpha1.ReasonDisjoint)
+		})
+	}
 }
 
 // TestCounts: what the leases add up to, and how scarce addresses are.

@@ -47,7 +47,7 @@ func newWorld(t *testing.T, name, namespace string, cidrs ...string) *world {
 // newWorldOf is newWorld with these ranges.
 func newWorldOf(t *testing.T, name, namespace string, ranges ...v1alpha1.Range) *world {
 	t.Helper()
-	fleet.Create(t, kc, &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPPoolSpec{Ranges: ranges}})
+	fleet.Create(t, kc, &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPPoolSpec{Ranges: ranges, Domain: name}})
 	w := &world{t: t, name: name}
 	t.Cleanup(w.leave)
 	w.fleet = fleet.New(t, cp.Config())

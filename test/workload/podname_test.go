@@ -81,7 +81,7 @@ func TestClaimsByPodName(t *testing.T) {
 // before. That claim keeps its address, and is used again when the machine comes back.
 func TestMachineMovesToAnotherNetwork(t *testing.T) {
 	w := newWorld(t, "moves", "default", "10.86.0.0/24")
-	fleet.Create(t, kc, &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: "moved"}, Spec: v1alpha1.IPPoolSpec{Ranges: []v1alpha1.Range{{CIDR: "10.87.0.0/24"}}}})
+	fleet.Create(t, kc, &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: "moved"}, Spec: v1alpha1.IPPoolSpec{Domain: "moved", Ranges: []v1alpha1.Range{{CIDR: "10.87.0.0/24"}}}})
 	to := &world{t: t, name: "moved", fleet: w.fleet, a: w.a, b: w.b}
 	to.define("default", to.definition())
 	vm, vmi := owner("VirtualMachine", "vm-moves"), owner("VirtualMachineInstance", "vm-moves")

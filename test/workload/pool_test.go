@@ -179,7 +179,7 @@ func (l *load) run(ctx context.Context, n *fleet.Node, worker int) {
 // keeps; what is outside is told, and not given again.
 func TestReshapedUnderLoad(t *testing.T) {
 	const pool = "reshaped"
-	p := newPool(t, pool, "", v1alpha1.Range{CIDR: "10.60.0.0/23", End: "10.60.0.255"})
+	p := newPool(t, pool, pool, v1alpha1.Range{CIDR: "10.60.0.0/23", End: "10.60.0.255"})
 	says(t, p, v1alpha1.PoolReady, metav1.ConditionTrue)
 	f := brief(t)
 	nodes := []*fleet.Node{f.Start("reshaped-a"), f.Start("reshaped-b"), f.Start("reshaped-c")}
@@ -279,13 +279,17 @@ func TestRangeMovedBetweenPools(t *testing.T) {
 	says(t, to, v1alpha1.PoolReady, metav1.ConditionTrue)
 	w.add(b, static(to.Name, "late", "10.61.0.200"))
 
-	// Pools that name no domain are told, and open.
+	// Nor does a pool that names no domain.
 	free := newPool(t, "moved-free", "", v1alpha1.Range{CIDR: "10.62.0.0/24"})
 	says(t, free, v1alpha1.PoolReady, metav1.ConditionTrue)
-	w.add(a, static(free.Name, "free", "10.62.0.200"))
+	taken := static(free.Name, "free", "10.62.0.200")
+	w.add(a, taken)
 	fleet.Edit(t, kc, free, func() { free.Spec.Ranges[0].End = "10.62.0.127" })
 	next := newPool(t, "moved-next", "", v1alpha1.Range{CIDR: "10.62.0.0/24", Start: "10.62.0.128"})
-	says(t, next, v1alpha1.PoolOverlapping, metav1.ConditionTrue, "leases of moved-free", "spec.domain")
+	says(t, next, v1alpha1.PoolReady, metav1.ConditionFalse, "pool moved-free still keeps addresses", "node moved-a", "spec.domain")
+	if err := a.Del(taken); err != nil {
+		t.Fatal(err)
+	}
 	says(t, next, v1alpha1.PoolReady, metav1.ConditionTrue)
 }
 

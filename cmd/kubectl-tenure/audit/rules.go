@@ -14,7 +14,7 @@ func (l *look) poolsApart() {
 	for i := range l.Pools {
 		if p := &l.Pools[i]; p.Overlaps != "" {
 			l.add(PoolsOverlap, "ippool "+p.Name, place{pool: protocol.PoolName(p.Name)}, p.Overlaps,
-				"do what it says; or change the ranges of one, or exclude in one what is the other's; if they are two wires, name a domain in each (spec.domain)")
+				"do what it says; or change the ranges of one, or exclude in one what is the other's")
 		}
 	}
 }

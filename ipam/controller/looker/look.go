@@ -8,15 +8,12 @@ import (
 	"slices"
 	"time"
 
-	"go4.org/netipx"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
 	"github.com/tenure-ipam/tenure/ipam/kube"
-	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -26,7 +23,8 @@ type look struct {
 	facts    foreign.Facts
 	evidence *foreign.Evidence
 	pools    []*pool
-	over     bool // no answer is waited for any more
+	faulty   []*foreign.Pool // those whose specs cannot be read
+	over     bool            // no answer is waited for any more
 
 	nodes   map[protocol.NodeName]*node
 	asked   map[protocol.NodeName]*question
@@ -78,6 +76,7 @@ func (l *Looker) begin(ctx context.Context) (*look, error) {
 		return nil, err
 	}
 	l.seeFences(objects)
+	l.seeSpecs(objects)
 	kept := l.keptByPool()
 	t.facts.Kept = t.kept()
 	if slices.ContainsFunc(objects, func(o v1alpha1.IPPool) bool { return waits(o) || lacksRanges(&o) }) || len(kept) > 0 || len(l.asking) > 0 {
@@ -144,31 +143,6 @@ func (p *pool) decide(s foreign.Stage, why string) {
 	p.verdict.Stage, p.verdict.Why, p.waits = s, why, false
 }
 
-// see takes up the pools that can be read.
-func (t *look) see(ctx context.Context, objects []v1alpha1.IPPool, kept map[protocol.PoolName]map[netip.Addr]protocol.Grantee) {
-	var all []*foreign.Pool
-	for i := range objects {
-		o := &objects[i]
-		whole, err := poolspec.ParsePool(kube.SpecText(o))
-		if err != nil {
-			continue
-		}
-		open := o.Status.Leasing == v1alpha1.LeasingOpen
-		p := &pool{
-			Pool: foreign.Pool{
-				Name: protocol.PoolName(o.Name), Object: kube.PoolOf(o), Domain: o.Spec.Domain, Implicit: o.Labels[v1alpha1.LabelImplicit] == "true", Whole: whole, ShareWith: o.Spec.ShareWith,
-				CheckAll: !open, Fresh: !open && o.Status.Opening == "", TrustStatus: foreign.TrustsStatus(o), Kept: kept[protocol.PoolName(o.Name)], MayUse: t.mayUse(ctx, o),
-			},
-			object: o, verdict: foreign.Verdict{Of: foreign.StateOf(o)}, confirmed: o.Spec.TakeOver == v1alpha1.TakeOverConfirmed,
-		}
-		if poolspec.InDefaultDomain(o.Name, o.Spec.Domain) {
-			p.Domain, p.Unnamed = "", true
-		}
-		t.pools, all = append(t.pools, p), append(all, &p.Pool)
-	}
-	foreign.Among(all)
-}
-
 // consider works out what the look must find out about a pool.
 func (t *look) consider(p *pool) {
 	o := p.object
@@ -183,6 +157,7 @@ func (t *look) consider(p *pool) {
 	}
 	v := &p.verdict
 	v.Others, v.Blocked = p.Others(t.facts.Definitions)
+	v.Beside = p.Besides()
 	p.New = newOf(o, p.Whole, v.Blocked)
 	v.Fence = o.Status.Fenced
 	var unfenced []string
@@ -202,6 +177,8 @@ func (t *look) consider(p *pool) {
 		p.decide(foreign.StageClear, "")
 	case !open && o.Status.Opening == "" && len(v.Others) > 0:
 		p.decide(foreign.StageOthers, "another IPAM may still give its addresses")
+	case p.Begins && len(v.Yields()) > 0:
+		p.decide(foreign.StageOthers, "another pool gives its addresses")
 	case len(unfenced) > 0:
 		p.decide(foreign.StageFence, t.whyUnfenced(p, unfenced))
 	case !open && o.Status.FencedSince == nil, !slices.Equal(v.Fence, o.Status.Fenced), o.Status.BlockPrefixLengths == nil:
@@ -211,39 +188,6 @@ func (t *look) consider(p *pool) {
 	default:
 		p.waits = true
 	}
-}
-
-// mayUse returns a function that reports whether a namespace may use a pool. It remembers the
-// answers.
-func (t *look) mayUse(ctx context.Context, o *v1alpha1.IPPool) func(string) bool {
-	known := map[string]bool{}
-	return func(namespace string) bool {
-		may, ok := known[namespace]
-		if !ok {
-			may = t.MayUse(ctx, o, namespace)
-			known[namespace] = may
-		}
-		return may
-	}
-}
-
-// newOf returns the addresses of a pool that Tenure has given to nobody yet, without blocked.
-func newOf(o *v1alpha1.IPPool, whole *allocator.Shape, blocked *netipx.IPSet) *netipx.IPSet {
-	var b netipx.IPSetBuilder
-	if o.Status.Leasing != v1alpha1.LeasingOpen {
-		b.AddSet(whole.Usable())
-	}
-	for _, text := range o.Status.Withheld {
-		if r, err := netipx.ParseIPRange(text); err == nil {
-			b.AddRange(r)
-		}
-	}
-	if blocked != nil && o.Status.Leasing == v1alpha1.LeasingOpen {
-		b.RemoveSet(blocked)
-	}
-	b.Intersect(whole.Usable())
-	set, _ := b.IPSet() // only valid ranges were added
-	return set
 }
 
 // errNoFence says that nothing holds whereabouts to a fence.
@@ -282,13 +226,20 @@ func (t *look) readRecords(ctx context.Context) (err error) {
 
 // read reads leases, sub-leases, pods, and which nodes have an agent.
 func (t *look) read(ctx context.Context) error {
+	names := make([]protocol.PoolName, 0, len(t.pools)+len(t.faulty))
 	for _, p := range t.pools {
-		leases, err := t.Live.LeasesOfPool(ctx, p.Name)
+		names = append(names, p.Name)
+	}
+	for _, p := range t.faulty {
+		names = append(names, p.Name)
+	}
+	for _, name := range names {
+		leases, err := t.Live.LeasesOfPool(ctx, name)
 		// The pool's condition names the leases that cannot be read.
 		if _, garbled := kube.LeaseErrors(err); err != nil && !garbled {
 			return err
 		}
-		t.facts.Leases[p.Name] = leases
+		t.facts.Leases[name] = leases
 	}
 	var err error
 	if t.facts.SubLeases, err = t.Live.SubLeases(ctx); err != nil {
@@ -328,7 +279,7 @@ func (t *look) published() map[protocol.PoolName]foreign.Verdict {
 	all := map[protocol.PoolName]foreign.Verdict{}
 	for _, p := range t.pools {
 		v, last := p.verdict, t.Of(p.Name)
-		v.Conflicts, v.Beside = slices.Concat(p.finding.Conflicts, p.conflicts), p.finding.Beside
+		v.Conflicts, v.Beside = slices.Concat(p.finding.Conflicts, p.conflicts), slices.Concat(v.Beside, p.finding.Lingering)
 		for word, s := range t.silent {
 			if s.passed && word.Pool == p.Name {
 				v.PassedOver = append(v.PassedOver, word.Node)
@@ -367,12 +318,13 @@ func (t *look) awaits(p *pool) bool { return !t.over && (p.asked || len(p.findin
 func (t *look) next(took time.Duration) time.Duration {
 	took = min(took, tookMost)
 	waits := func(p *pool) bool { return p.waits && !t.Of(p.Name).Clear() }
-	unread := func(p *pool) bool {
-		return t.Of(p.Name).Stage == foreign.StageReports && len(p.finding.Silent) == 0
+	slow := func(p *pool) bool { // somebody has to do something
+		v := t.Of(p.Name)
+		return v.Stage == foreign.StageOthers || v.Stage == foreign.StageReports && len(p.finding.Silent) == 0
 	}
 	switch {
 	case slices.ContainsFunc(t.pools, func(p *pool) bool {
-		return p.verdict.Stage == foreign.StageFence || waits(p) && !unread(p)
+		return p.verdict.Stage == foreign.StageFence || waits(p) && !slow(p)
 	}):
 		return max(waitEvery, 2*took)
 	case len(t.endings) > 0, slices.ContainsFunc(t.pools, waits):

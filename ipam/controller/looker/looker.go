@@ -15,11 +15,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -100,6 +102,7 @@ type Looker struct {
 	asking  map[place]grants.Ask     // the asks for all that is kept or to be kept
 	endings map[place]ending         // kept addresses that no pod had in the last look
 	fences  map[string]fence         // what pools fence, by their names
+	specs   map[types.UID]spec       // of pools
 	silent  map[foreign.Word]silence // the nodes that have not answered, and about which pool
 	turn    int                      // with which pool the queries of this look begin
 }
@@ -128,6 +131,16 @@ type fence struct {
 	of    string
 	since time.Time
 }
+
+// spec is a pool's generation, since when it has been seen, and when a look has last found the
+// pool, which is closed, clear: whoever goes by that may still be about to open it.
+type spec struct {
+	generation   int64
+	since, clear time.Time
+}
+
+// opensWithin is for how long that may be: a live read and a write of the API server's.
+const opensWithin = 3 * kube.CallTimeout
 
 // Of returns the last verdict on a pool, the zero foreign.Verdict if there is none.
 func (l *Looker) Of(pool protocol.PoolName) foreign.Verdict {

@@ -59,15 +59,16 @@ func TestImplicitPoolTakesOver(t *testing.T) {
 	}
 }
 
-// TestSecondPoolOfOneRange (I1): a definition of host-local's had its one word changed, and got a
-// second pool of the addresses of pool-1. The nodes are asked for its files before pool-1 gives
-// what an edit has added, and what its pods have is kept of pool-1, too, which says so.
+// TestSecondPoolOfOneRange (I1): a definition of host-local's had its one word changed, and gets a
+// second pool of the addresses of pool-1. That is not opened, and names pool-1. The nodes are asked
+// for its definition's files before pool-1 gives what an edit has added, and what its pods have is
+// kept of pool-1.
 func TestSecondPoolOfOneRange(t *testing.T) {
 	c := newCluster()
 	first, second := lan(), lan()
 	first.Name, first.Spec.Domain, first.Status.Fenced = "pool-1", "vlan10", nil
 	second.Name, second.UID, second.Spec.Domain, second.Labels = "second", "p2", "second", map[string]string{v1alpha1.LabelImplicit: "true"}
-	second.Status.Withheld = nil
+	second.Status.Withheld, second.Status.Leasing, second.Status.Opening = nil, v1alpha1.LeasingClosed, ""
 	c.pools = []v1alpha1.IPPool{second, first}
 	c.more = []string{`{"cniVersion":"1.0.0","name":"second","type":"macvlan","ipam":{"type":"tenure","subnet":"10.0.0.0/16","dataDir":"/var/lib/cni/second"}}`}
 	old := showing("old", "10.0.1.5")
@@ -89,10 +90,10 @@ func TestSecondPoolOfOneRange(t *testing.T) {
 	if !slices.Contains(of, "pool-1") {
 		t.Errorf("it is kept of pools %v; want pool-1 among them", of)
 	}
-	c.kept = []grants.Held{keptFor("old", "10.0.1.5")}
-	c.kept[0].Pool = "pool-1"
-	c.look(t)
-	if got := c.Of("pool-1").Beside; len(got) != 1 || got[0].Definition != "ns/more-0" || got[0].Pool != "second" || got[0].Domain != "second" {
-		t.Errorf("pool-1 names %v; want ns/more-0 of pool second", got)
+	if v := c.Of("second"); v.Stage != foreign.StageOthers || len(v.Yields()) != 1 || v.Beside[0].Pool != "pool-1" {
+		t.Errorf("second: %+v; want it to wait for pool-1", v)
+	}
+	if v := c.Of("pool-1"); len(v.Yields()) > 0 || len(v.Beside) != 1 || v.Beside[0].Definition != "ns/more-0" || v.Beside[0].Pool != "second" {
+		t.Errorf("pool-1: %+v; want it to name second, and not to wait", v)
 	}
 }

@@ -46,7 +46,7 @@ func TestEditedIsCounted(t *testing.T) {
 }
 
 // TestOverlapSaysWhatKeepsPoolsApart: of pools of one domain only the oldest is opened, also of the
-// domain of definitions without a name; where nobody has named one, an address may be given twice.
+// domain of definitions without a name.
 func TestOverlapSaysWhatKeepsPoolsApart(t *testing.T) {
 	p := pool("10.0.0.0/24")
 	s := seen{pool: p, now: noon}
@@ -57,11 +57,8 @@ func TestOverlapSaysWhatKeepsPoolsApart(t *testing.T) {
 		found  overlaps
 		want   string
 	}{
-		{"", overlaps{loose: []string{"lan"}}, "the pool shares addresses with lan, and neither names its domain: an address may be given twice"},
 		{"a", overlaps{siblings: []string{"lan"}, older: []string{"lan"}}, "the pool shares addresses of domain a with lan: only the oldest is opened"},
 		{poolspec.DefaultDomain, overlaps{siblings: []string{"younger"}}, "the pool shares addresses of domain default-domain with younger: only the oldest is opened"},
-		{poolspec.DefaultDomain, overlaps{siblings: []string{"younger"}, loose: []string{"lan"}}, "the pool shares addresses of domain default-domain with younger: only the oldest is opened; " +
-			"the pool shares addresses with lan, and neither names its domain: an address may be given twice"},
 	} {
 		p.Spec.Domain, s.overlaps = tt.domain, tt.found
 		var st v1alpha1.IPPoolStatus
@@ -72,47 +69,68 @@ func TestOverlapSaysWhatKeepsPoolsApart(t *testing.T) {
 	}
 }
 
-// TestBesideIsSaid: a pool names the definition of another pool whose pods something of it is kept
-// for, and what to write: the pool that a person has written; or which annotation, where the pools
-// are of two domains. It says so as well once nothing is kept for them, and is not true then.
+// TestBesideIsSaid: a pool names the other pools that give its addresses, and what to do: what to
+// write into the definitions of the pool that the controller has made, or which word tells two
+// networks apart. A pool that has yet to be opened is not opened beside them.
 func TestBesideIsSaid(t *testing.T) {
 	implicitly := func(p *v1alpha1.IPPool) { p.Labels = map[string]string{v1alpha1.LabelImplicit: "true"} }
+	const lease = "blue.0a000000.28 of node n1 on 10.0.0.0/28"
 	for _, tt := range []struct {
 		pool *v1alpha1.IPPool
-		by   foreign.Beside
+		by   []foreign.Beside
 		want []string
 	}{
-		{with(pool("10.0.0.0/24"), inDomain("vlan10")), foreign.Beside{Definition: "ns/old", Pool: "blue", Domain: "blue", Implicit: true, Keeps: true}, []string{
-			"pods of definition ns/old", "pool blue, which it has", `Write the ipam section of ns/old by hand as {"type": "tenure", "pool": "lan"}`, "addresses by pool blue;", "set the annotation tenure.dev/domain=blue of ns/old",
+		{pool("10.0.0.0/24"), []foreign.Beside{{Pool: "blue", Definition: "ns/old", Implicit: true, First: true}}, []string{
+			"pool blue, of definition ns/old, gives addresses of the pool, and nobody has said that the networks are two",
+			`write the ipam section of the definitions of pool blue as {"type": "tenure", "pool": "lan"}`, "addresses by pool blue;",
+			"name pool blue in spec.shareWith of pool lan",
 		}},
-		{with(pool("10.0.0.0/24"), inDomain("blue"), implicitly), foreign.Beside{Definition: "ns/new", Pool: "cams", Domain: "vlan10", Keeps: true}, []string{
-			"pods of definition ns/new", `Write the ipam section of the pool's own definitions by hand as {"type": "tenure", "pool": "cams"}`, "addresses by pool lan;", "set the annotation tenure.dev/domain=vlan10 of ns/new",
+		{with(pool("10.0.0.0/24"), implicitly), []foreign.Beside{{Pool: "cams", First: true}}, []string{
+			"pool cams gives addresses", `definitions of pool lan as {"type": "tenure", "pool": "cams"}`, "addresses by pool lan;", "name pool lan in spec.shareWith of pool cams",
 		}},
-		{pool("10.0.0.0/24"), foreign.Beside{Definition: "ns/old", Pool: "range-10-0-0-0-24", Domain: "default-domain", Implicit: true, Keeps: true}, []string{
-			`{"type": "tenure", "pool": "lan"}, and then delete the pods that have addresses by pool range-10-0-0-0-24`,
+		{pool("10.0.0.0/24"), []foreign.Beside{{Pool: "blue", First: true, Lease: lease}, {Pool: "red"}}, []string{
+			"pool blue still keeps addresses of the pool (lease " + lease + ")", "delete the pods and claims that have these addresses by pool blue",
 		}},
-		{pool("10.0.0.0/24"), foreign.Beside{Definition: "ns/old", Pool: "range-10-0-0-0-24", Domain: "default-domain", Implicit: true}, []string{
-			"no other pool is known to give these addresses on this network. But definition ns/old has pool range-10-0-0-0-24, which gives addresses of the pool as well",
-			`{"type": "tenure", "pool": "lan"}, and then delete the pods that have addresses by pool range-10-0-0-0-24`,
-		}},
+		{pool("10.0.0.0/24"), []foreign.Beside{{Pool: "blue", Implicit: true, First: true}}, []string{"pool blue, which no definition has any more, goes with its last lease", "delete the pods and claims that have these addresses by pool blue"}},
+		{pool("10.0.0.0/24"), []foreign.Beside{{Pool: "red", First: true}, {Pool: "blue"}}, []string{"pool red gives addresses of the pool, or is older", "name two different domains in both (spec.domain)"}},
 	} {
 		tt.pool.Name = "lan"
-		s := seen{pool: tt.pool, now: noon, foreign: &foreign.Verdict{Beside: []foreign.Beside{tt.by}}}
-		s.shape, s.fault = shapeOf(tt.pool)
-		s.tally = count(nil, s.shape, near)
-		var st v1alpha1.IPPoolStatus
-		s.describe(&st)
-		c := meta.FindStatusCondition(st.Conditions, v1alpha1.PoolOverlapping)
-		if c == nil || (c.Status == metav1.ConditionTrue) != tt.by.Keeps || (c.Reason == v1alpha1.ReasonSharedAddresses) != tt.by.Keeps {
-			t.Fatalf("%+v: %+v", tt.by, c)
-		}
-		for _, want := range tt.want {
-			if !strings.Contains(c.Message, want) {
-				t.Errorf("%+v: says %q; want %q in it", tt.by, c.Message, want)
+		for _, leasing := range []v1alpha1.Leasing{v1alpha1.LeasingOpen, v1alpha1.LeasingClosed} {
+			p := with(tt.pool.DeepCopy(), open(30), func(p *v1alpha1.IPPool) { p.Status.ObservedGeneration = p.Generation })
+			if leasing == v1alpha1.LeasingClosed {
+				p = tt.pool.DeepCopy()
+				p.Finalizers = []string{v1alpha1.LeasesFinalizer}
 			}
-		}
-		if same := tt.by.Domain == poolspec.DefaultDomain; same == strings.Contains(c.Message, "annotation") {
-			t.Errorf("%+v: says %q; that the annotation helps, %v", tt.by, c.Message, !same)
+			v := foreign.Verdict{Of: foreign.StateOf(p), Beside: tt.by, Stage: foreign.StageOthers}
+			s := seen{pool: p, now: noon, foreign: &v, live: &live{pool: p}}
+			s.shape, s.fault = shapeOf(p)
+			s.whole, s.tally = s.shape, count(nil, s.shape, near)
+			var st *v1alpha1.IPPoolStatus
+			for range 3 { // the block sizes come first
+				if st = decide(s).status; st == nil {
+					break
+				}
+				p.Status = *st
+				v.Of = foreign.StateOf(p)
+			}
+			c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.PoolOverlapping)
+			if p.Status.Leasing != leasing || c == nil || c.Status != metav1.ConditionTrue {
+				t.Fatalf("%+v: leasing %s, %+v; want %s, and that it overlaps", tt.by, p.Status.Leasing, c, leasing)
+			}
+			said := []string{c.Message}
+			if leasing == v1alpha1.LeasingClosed {
+				is := ready(p.Status)
+				if said = append(said, is.Message); is.Reason != v1alpha1.ReasonOverlap {
+					t.Errorf("%+v: it is closed by %s", tt.by, is.Reason)
+				}
+			}
+			for _, text := range said {
+				for _, want := range tt.want {
+					if !strings.Contains(text, want) {
+						t.Errorf("%+v: says %q; want %q in it", tt.by, text, want)
+					}
+				}
+			}
 		}
 	}
 }

@@ -44,9 +44,14 @@ func (s seen) takeOver(st *v1alpha1.IPPoolStatus) (p plan, wait bool) {
 		st.Withheld = nil // all of the pool is closed
 	}
 	v, known := s.verdict()
-	others := known && len(v.Others) > 0 && (st.Opening == "" || s.givenAway())
+	closed := st.Opening == "" || s.givenAway()
+	others, first := closed && known && len(v.Others) > 0, v.Yields()
+	if !closed || !known {
+		first = nil
+	}
+	yields := slices.ContainsFunc(first, func(b foreign.Beside) bool { return b.Lease == "" })
 	switch { // pods that were bound before FencedSince may have addresses by another IPAM
-	case others || s.edited():
+	case others || yields || s.edited():
 		st.FencedSince = nil // set when no other definition is left
 	case known && (st.FencedSince == nil || !slices.Equal(v.Fence, st.Fenced)):
 		st.Fenced, st.FencedSince = v.Fence, new(metav1.NewTime(s.now.Truncate(time.Second)))
@@ -56,6 +61,8 @@ func (s seen) takeOver(st *v1alpha1.IPPoolStatus) (p plan, wait bool) {
 		p = s.shut(st, v1alpha1.ReasonForeignIPAM, "it is being found out whether another IPAM may give the pool's addresses, and which of them its pods have")
 	case !known:
 		p = s.shut(st, v1alpha1.ReasonForeignLook, "it is being found out which of the pool's addresses pods of other IPAMs have")
+	case len(first) > 0:
+		p = s.shut(st, v1alpha1.ReasonOverlap, besideText(s.pool, first, false))
 	case others:
 		p = s.shut(st, v1alpha1.ReasonForeignIPAM, "the pool is not opened while another IPAM may give its addresses: see the condition ForeignIPAM")
 	case !v.Clear():
@@ -205,6 +212,8 @@ func (s seen) tellWithheld(st *v1alpha1.IPPoolStatus) {
 		switch {
 		case s.foreign.Why != "":
 			why = s.foreign.Why
+		case len(s.foreign.Yields()) > 0:
+			why = "another pool gives them: see the condition Overlapping"
 		case len(s.foreign.Others) > 0:
 			why = "another IPAM may give them: see the condition ForeignIPAM"
 		}

@@ -32,15 +32,14 @@ func TestPoolsThatAreGoneAreForgotten(t *testing.T) {
 		counts:  map[types.UID]time.Time{here: noon, gone: noon},
 		closed:  map[types.UID]spell{here: {}, gone: {}},
 		starved: map[types.UID]lastStarved{here: nil, gone: nil},
-		lingers: map[types.UID]lingering{here: {}, gone: {}},
 		settled: map[types.UID]acceptedSpec{here: {}, gone: {}},
 	}
 	if _, err := r.Reconcile(t.Context(), request("gone")); err != nil {
 		t.Fatal(err)
 	}
 	got := fmt.Sprint(slices.Collect(maps.Keys(r.counts)), slices.Collect(maps.Keys(r.closed)), slices.Collect(maps.Keys(r.starved)),
-		slices.Collect(maps.Keys(r.lingers)), slices.Collect(maps.Keys(r.settled)))
-	if got != "[p1] [p1] [p1] [p1] [p1]" {
+		slices.Collect(maps.Keys(r.settled)))
+	if got != "[p1] [p1] [p1] [p1]" {
 		t.Errorf("known is %s; want p1 alone, everywhere", got)
 	}
 }

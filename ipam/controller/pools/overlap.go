@@ -1,7 +1,6 @@
 package pools
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -18,54 +17,34 @@ import (
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
 	"github.com/tenure-ipam/tenure/ipam/kube"
-	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// unnamed reports whether nobody has named p's domain: it has none, or that of definitions without
-// a name.
-func unnamed(p *v1alpha1.IPPool) bool {
-	return p.Spec.Domain == "" || p.Spec.Domain == poolspec.DefaultDomain
-}
+// overlaps are the names of pools that share addresses with one, and name the same domain. The
+// oldest alone is opened; older are those of them that were there first.
+type overlaps struct{ siblings, older []string }
 
-// overlaps are the names of pools that share addresses with one.
-type overlaps struct {
-	// siblings are of its domain, of which the oldest alone is opened; older are those of them that
-	// were there first.
-	siblings, older []string
-	// loose are those that nothing keeps apart from it: nobody has named a domain for either.
-	loose []string
-}
-
-// overlapping returns which of others share addresses with p, in one domain or in none that
-// anybody has named. In a domain what a pool excludes counts as its own: leases are of whole
-// blocks, and one of the other pool may have such an address.
+// overlapping returns which of others share addresses with p in one domain. There what a pool
+// excludes counts as its own: leases are of whole blocks, and one of the other pool may have such
+// an address.
 func overlapping(p *v1alpha1.IPPool, shape *allocator.Shape, others []v1alpha1.IPPool, shapeOf func(*v1alpha1.IPPool) *allocator.Shape) (found overlaps) {
 	if shape == nil {
 		return found
 	}
 	for i := range others {
 		o := &others[i]
-		switch sibling := p.Spec.Domain != "" && o.Spec.Domain == p.Spec.Domain; {
-		case o.Name == p.Name:
-		case sibling && meet(shape, shapeOf(o)):
-			found.siblings = append(found.siblings, o.Name)
-			if first := o.CreationTimestamp.Compare(p.CreationTimestamp.Time); first < 0 || first == 0 && o.Name < p.Name {
-				found.older = append(found.older, o.Name)
-			}
-		case !sibling && unnamed(o) && unnamed(p) && share(shape, shapeOf(o)):
-			found.loose = append(found.loose, o.Name)
+		if o.Name == p.Name || p.Spec.Domain == "" || o.Spec.Domain != p.Spec.Domain || !meet(shape, shapeOf(o)) {
+			continue
+		}
+		found.siblings = append(found.siblings, o.Name)
+		if first := o.CreationTimestamp.Compare(p.CreationTimestamp.Time); first < 0 || first == 0 && o.Name < p.Name {
+			found.older = append(found.older, o.Name)
 		}
 	}
 	slices.Sort(found.siblings)
 	slices.Sort(found.older)
-	slices.Sort(found.loose)
 	return found
 }
-
-// share reports whether a and b can give the same address. What a pool excludes is not its own:
-// two pools may part a CIDR by excludes.
-func share(a, b *allocator.Shape) bool { return meet(a, b) && a.Usable().Overlaps(b.Usable()) }
 
 // meet reports whether ranges of a and b have an address in common, given or not.
 func meet(a, b *allocator.Shape) bool {
@@ -83,32 +62,6 @@ func meet(a, b *allocator.Shape) bool {
 func covers(block netip.Prefix, shape *allocator.Shape) bool {
 	b := netipx.RangeOfPrefix(block)
 	return slices.ContainsFunc(shape.Ranges(), func(r allocator.Range) bool { return netipx.IPRangeFrom(r.Start, r.End).Overlaps(b) })
-}
-
-// lingers reports whether a lease of another pool still keeps an address that a pool of shape can
-// give. The other's ranges, by other, have moved away from the address; or the other excludes it,
-// and somebody has it all the same, as the lease says. Of a nil other nothing is known.
-func lingers(l *v1alpha1.IPLease, shape, other *allocator.Shape) bool {
-	block, err := netip.ParsePrefix(l.Spec.Block)
-	if err != nil || !covers(block, shape) {
-		return false
-	}
-	had := takenOf(l, block)
-	for _, g := range l.Spec.Grants {
-		if a, err := netip.ParseAddr(g.Address); err == nil {
-			had[a] = true
-		}
-	}
-	a := block.Masked().Addr()
-	for range allocator.MaxBlockSize {
-		if _, stays := other.Locate(a); shape.Assignable(a) == nil && (had[a] || !stays) {
-			return true
-		}
-		if a = a.Next(); !block.Contains(a) {
-			break
-		}
-	}
-	return false
 }
 
 // sort keeps, of all pools and leases, those that decide about l.pool. A lease does
@@ -288,92 +241,63 @@ func (s seen) tellOverlaps(st *v1alpha1.IPPoolStatus) {
 	if all := s.overlaps.siblings; len(all) > 0 {
 		shared = append(shared, fmt.Sprintf("the pool shares addresses of domain %s with %s: only the oldest is opened", s.pool.Spec.Domain, strings.Join(few(all, "pools"), ", ")))
 	}
-	if all := s.overlaps.loose; len(all) > 0 {
-		shared = append(shared, fmt.Sprintf("the pool shares addresses with %s, and neither names its domain: an address may be given twice", strings.Join(few(all, "pools"), ", ")))
-	}
 	disjoint := "no other pool has these addresses"
 	if s.foreign != nil {
-		var beside []string
-		for _, b := range s.foreign.Beside {
-			if text := besideText(s.pool, b); b.Keeps {
-				beside = append(beside, text)
-			} else {
-				disjoint = "no other pool is known to give these addresses on this network. But " + text
-			}
+		if all := s.foreign.Yields(); len(all) > 0 {
+			shared = append(shared, besideText(s.pool, all, st.Leasing == v1alpha1.LeasingOpen))
+		} else if all := s.foreign.Beside; len(all) > 0 {
+			disjoint = fmt.Sprintf("no other pool gives these addresses: pool %s has them as well, and is not opened", all[0].Pool)
 		}
-		shared = append(shared, few(beside, "definitions")...)
 	}
-	switch {
-	case len(shared) > 0:
+	if len(shared) > 0 {
 		s.set(st, v1alpha1.PoolOverlapping, metav1.ConditionTrue, v1alpha1.ReasonSharedAddresses, strings.Join(shared, "; "))
-	case len(s.lingering) > 0:
-		s.set(st, v1alpha1.PoolOverlapping, metav1.ConditionTrue, v1alpha1.ReasonSharedAddresses, fmt.Sprintf(
-			"the pool has addresses that leases of %s still cover, and neither names its domain: an address may be given twice until these are given back; "+
-				"name one domain in both (spec.domain), and the pool waits for that", strings.Join(few(s.lingering, "pools"), ", ")))
-	default:
-		s.set(st, v1alpha1.PoolOverlapping, metav1.ConditionFalse, v1alpha1.ReasonDisjoint, disjoint)
+		return
 	}
+	s.set(st, v1alpha1.PoolOverlapping, metav1.ConditionFalse, v1alpha1.ReasonDisjoint, disjoint)
 }
 
-// besideText says of a definition of another pool, which gives addresses of p, what to do about it.
-// Of two pools the one goes that the controller has made.
-func besideText(p *v1alpha1.IPPool, b foreign.Beside) string {
-	what, pool, gone := b.Definition, p.Name, b.Pool
-	if implicit(p) && !b.Implicit {
-		what, pool, gone = "the pool's own definitions", b.Pool, p.Name
+// besideText says which other pools give addresses of p, and what to do about it.
+func besideText(p *v1alpha1.IPPool, all []foreign.Beside, open bool) string {
+	var names []string
+	for _, b := range all {
+		switch {
+		case b.Lease != "":
+			names = append(names, fmt.Sprintf("pool %s still keeps addresses of the pool (lease %s)", b.Pool, b.Lease))
+		case ended(b):
+			names = append(names, fmt.Sprintf("pool %s, which no definition has any more, goes with its last lease", b.Pool))
+		case b.Definition != "":
+			names = append(names, fmt.Sprintf("pool %s, of definition %s, gives addresses of the pool", b.Pool, b.Definition))
+		default:
+			names = append(names, fmt.Sprintf("pool %s gives addresses of the pool, or is older", b.Pool))
+		}
 	}
-	has := "definition %s has pool %s, which gives addresses of the pool as well"
-	if b.Keeps {
-		has = "pods of definition %s have addresses of the pool by another IPAM, and pool %s, which it has, gives these as well"
+	so := "this pool gives none of these before that has ended"
+	if open {
+		so = "what both gave before may be given twice, and this pool gets none of it in addition"
 	}
-	text := fmt.Sprintf(has+": on one network an address may be given twice. "+
-		"Write the ipam section of %s by hand as {\"type\": \"tenure\", \"pool\": %q}, and then delete the pods that have addresses by pool %s", b.Definition, b.Pool, what, pool, gone)
-	if own := cmp.Or(p.Spec.Domain, poolspec.DefaultDomain); own != b.Domain {
-		text += fmt.Sprintf("; or, if the networks are two, set the annotation %s=%s of %s", v1alpha1.AnnotationDomain, b.Domain, b.Definition)
-	}
-	return text
+	return fmt.Sprintf("%s, and nobody has said that the networks are two: %s. %s", strings.Join(few(names, "pools"), ", "), so, besideRemedy(p, all[0], open))
 }
 
-// lingering is what was found out of a pool that names no domain: other such pools
-// whose leases still keep addresses of it.
-type lingering struct {
-	generation int64
-	at         time.Time
-	pools      []string
+// besideRemedy says what to do about another pool. Of two pools of one network the one goes that
+// the controller has made, else the one that waits. That they are two is said by the other.
+func besideRemedy(p *v1alpha1.IPPool, b foreign.Beside, open bool) string {
+	into, gone := p.Name, b.Pool
+	if implicit(p) || !b.Implicit {
+		into, gone = b.Pool, p.Name
+	}
+	apart := fmt.Sprintf("name two different domains in both (spec.domain), or pool %s in spec.shareWith of pool %s", b.Pool, p.Name)
+	if implicit(p) || b.Implicit {
+		apart = fmt.Sprintf("name pool %s in spec.shareWith of pool %s", gone, into)
+	}
+	if b.Lease != "" || ended(b) {
+		return fmt.Sprintf("If it is one network, delete the pods and claims that have these addresses by pool %s. If there are two, %s", b.Pool, apart)
+	}
+	if open && !implicit(p) && !b.Implicit {
+		return fmt.Sprintf("If it is one network, write one of the two pools into all definitions, and delete the pods and claims that have addresses by the other; or change the ranges. If there are two, %s", apart)
+	}
+	return fmt.Sprintf(`If it is one network, write the ipam section of the definitions of pool %s as {"type": "tenure", "pool": %q}, and delete the pods and claims `+
+		"that have addresses by pool %s; or change the ranges. If there are two, %s", gone, into, gone, apart)
 }
 
-// lingering returns, of a pool that names no domain, the other such pools whose
-// leases still keep addresses of it although these pools do not give them any more; it looks
-// again when the counts are due, or the spec has changed.
-func (r *Reconciler) lingering(ctx context.Context, pool *v1alpha1.IPPool, shape *allocator.Shape, others []v1alpha1.IPPool, now time.Time) ([]string, error) {
-	if shape == nil || pool.Spec.Domain != "" {
-		return nil, nil
-	}
-	r.mu.Lock()
-	known, ok := r.lingers[pool.UID]
-	r.mu.Unlock()
-	if ok && known.generation == pool.Generation && now.Sub(known.at) < r.CountsEvery {
-		return known.pools, nil
-	}
-	known = lingering{generation: pool.Generation, at: now}
-	for i := range others {
-		if o := &others[i]; o.Name == pool.Name || o.Spec.Domain != "" {
-			continue
-		}
-		leases, err := leasesOf(ctx, r.Cache, others[i].Name)
-		if err != nil {
-			return nil, err
-		}
-		other, _ := r.Shapes.Of(&others[i])
-		if slices.ContainsFunc(leases, func(l v1alpha1.IPLease) bool { return lingers(&l, shape, other) }) {
-			known.pools = append(known.pools, others[i].Name)
-		}
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.lingers == nil {
-		r.lingers = map[types.UID]lingering{}
-	}
-	r.lingers[pool.UID] = known
-	return known.pools, nil
-}
+// ended reports whether the controller takes a pool away once nobody has an address of it.
+func ended(b foreign.Beside) bool { return b.Implicit && b.Definition == "" }

@@ -44,11 +44,8 @@ type seen struct {
 	before, whole *allocator.Shape
 	fault         string
 	tally         tally
-	// overlaps are the pools that share addresses with this one.
+	// overlaps are the pools of its named domain that share addresses with this one.
 	overlaps overlaps
-	// lingering are the pools whose leases cover addresses of this one, where
-	// neither names its domain.
-	lingering []string
 	// shapeOf returns the shape of another pool, nil where its spec is faulty.
 	shapeOf       func(*v1alpha1.IPPool) *allocator.Shape
 	disagreements []string

@@ -125,7 +125,6 @@ func TestDecide(t *testing.T) {
 
 		{name: "faulty", pool: with(pool("10.0.0.0/99"), open(32)), want: "Closed InvalidSpec, /32"},
 		{name: "shares addresses with an older pool of its domain", pool: with(pool("10.0.0.0/24"), inDomain("d")), overlaps: overlaps{siblings: []string{"other"}, older: []string{"other"}}, want: "Closed Overlap"},
-		{name: "shares addresses, nobody names the domain", pool: pool("10.0.0.0/24"), overlaps: overlaps{loose: []string{"other"}}, live: []protocol.Lease{}, want: "Open Open, /32"},
 
 		{name: "deleted: closed at once", pool: with(pool("10.0.0.0/24"), open(32), deleted), leases: 1, want: "Closed Deleting, /32"},
 		{name: "deleted, nobody holds anything", pool: with(pool("10.0.0.0/24"), closed(32), deleted, saidDeleting), want: "read live"},
@@ -400,8 +399,8 @@ func TestOverlaps(t *testing.T) {
 	me := others[0]
 	shape, _ := shapeOf(&me)
 	shapes := func(p *v1alpha1.IPPool) *allocator.Shape { s, _ := shapeOf(p); return s }
-	if got := overlapping(&me, shape, others, shapes); fmt.Sprint(got) != "{[] [] [new old]}" {
-		t.Errorf("without a domain: %+v; want new and old loose", got)
+	if got := overlapping(&me, shape, others, shapes); fmt.Sprint(got) != "{[] []}" {
+		t.Errorf("without a domain: %+v; want none", got)
 	}
 	for i := range others {
 		if others[i].Spec.Domain == "" {
@@ -409,40 +408,8 @@ func TestOverlaps(t *testing.T) {
 		}
 	}
 	others = append(others, at("nameless", "", 9, "10.0.0.64/26"))
-	if got := overlapping(&others[0], shape, others, shapes); fmt.Sprint(got) != "{[new old] [old] [nameless]}" {
-		t.Errorf("of the default domain: %+v; want siblings new and old, old older, nameless loose", got)
-	}
-}
-
-// TestExcludedIsNotShared: what a pool excludes is not its own, so that two pools may part a CIDR.
-func TestExcludedIsNotShared(t *testing.T) {
-	lan, shop := pool("10.0.0.0/16"), pool("10.0.0.0/16")
-	lan.Name, lan.Spec.Ranges[0].Exclude = "lan", []string{"10.0.9.0/29"}
-	shop.Name, shop.Spec.Ranges[0].Start, shop.Spec.Ranges[0].End = "shop", "10.0.9.1", "10.0.9.6"
-	shapes := func(p *v1alpha1.IPPool) *allocator.Shape { s, _ := shapeOf(p); return s }
-	both := func() []v1alpha1.IPPool { return []v1alpha1.IPPool{*lan, *shop} }
-	if names := overlapping(shop, shapes(shop), both(), shapes).loose; len(names) > 0 {
-		t.Errorf("shop overlaps %v, which excludes all that it has", names)
-	}
-	l := &v1alpha1.IPLease{Spec: v1alpha1.IPLeaseSpec{Block: "10.0.9.0/26", Pool: "lan"}}
-	if lingers(l, shapes(shop), shapes(lan)) {
-		t.Error("a lease of lan keeps what lan excludes and nobody has")
-	}
-	if !lingers(l, shapes(shop), shapes(pool("10.1.0.0/16"))) || !lingers(l, shapes(shop), nil) {
-		t.Error("a lease where lan's ranges were keeps nothing")
-	}
-	l.Status.Allocations = []string{"10.0.9.3 ns/pod net1"}
-	Condense(l)
-	if !lingers(l, shapes(shop), shapes(lan)) {
-		t.Error("a pod has an address from before lan excluded it, and that is not said")
-	}
-	l.Status.Allocations, l.Spec.Grants = nil, []v1alpha1.Grant{{Address: "10.0.9.4"}}
-	if !lingers(l, shapes(shop), shapes(lan)) {
-		t.Error("a claim has an address from before lan excluded it, and that is not said")
-	}
-	lan.Spec.Domain, shop.Spec.Domain = "d", "d"
-	if names := overlapping(shop, shapes(shop), both(), shapes).siblings; len(names) == 0 {
-		t.Error("of one domain, and shop does not wait for lan's blocks")
+	if got := overlapping(&others[0], shape, others, shapes); fmt.Sprint(got) != "{[new old] [old]}" {
+		t.Errorf("of the default domain: %+v; want siblings new and old, old older", got)
 	}
 }
 

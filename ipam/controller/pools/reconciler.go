@@ -87,7 +87,6 @@ type Reconciler struct {
 	closed  map[types.UID]spell        // guarded by mu: see closedFor
 	starved map[types.UID]lastStarved  // guarded by mu
 	users   users                      // guarded by mu
-	lingers map[types.UID]lingering    // guarded by mu
 	settled map[types.UID]acceptedSpec // guarded by mu
 }
 
@@ -176,9 +175,6 @@ func (r *Reconciler) look(ctx context.Context, pool *v1alpha1.IPPool) (seen, err
 		return shape
 	}
 	s.overlaps = overlapping(pool, s.shape, others.Items, s.shapeOf)
-	if s.lingering, err = r.lingering(ctx, pool, s.shape, others.Items, s.now); err != nil {
-		return s, err
-	}
 	if s.cached, err = r.rivals(ctx, pool, others.Items); err != nil {
 		return s, err
 	}
@@ -247,7 +243,6 @@ func (r *Reconciler) forget(ctx context.Context) error {
 	prune(r.counts, there)
 	prune(r.closed, there)
 	prune(r.starved, there)
-	prune(r.lingers, there)
 	prune(r.settled, there)
 	return nil
 }
