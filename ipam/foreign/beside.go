@@ -44,7 +44,7 @@ func Among(pools []*Pool, definitions []Definition) {
 	meet(pools)
 }
 
-// meet notes which pools have a range in common, and are not known to be of two segments.
+// meet notes which pools have a range in common, and may not be open together.
 func meet(pools []*Pool) {
 	noted := map[[2]*Pool]bool{}
 	type part struct {
@@ -74,15 +74,20 @@ func meet(pools []*Pool) {
 	}
 }
 
-// apart reports whether two pools are known to be of two segments. People have written both, with
-// two domains; or the owner of one says by its spec.shareWith that it shares nothing with the
-// other. Or definitions describe both under two names, as of two networks of their own IPAM: what
-// one of these gives another one does not know either. But that a definition now has a pool of its
-// own beside one that a person has written says nothing: the word that makes it Tenure's does not
-// move its network.
-func (p Pool) apart(o *Pool) bool {
+// told reports whether people have told two pools apart: they have written both, with two domains;
+// or the owner of one says by its spec.shareWith that it shares nothing with the other. The names
+// of pools that the controller makes say nothing: the word that makes a definition Tenure's does
+// not move its network.
+func (p Pool) told(o *Pool) bool {
 	return slices.Contains(p.ShareWith, string(o.Name)) || slices.Contains(o.ShareWith, string(p.Name)) ||
-		p.Implicit == o.Implicit && p.domain() != o.domain()
+		!p.Implicit && !o.Implicit && p.domain() != o.domain()
+}
+
+// apart reports whether two pools may be open together: people have told them apart. Or definitions
+// describe both under two names, as of two networks of their own IPAM: what one of these gives
+// another one does not know either.
+func (p Pool) apart(o *Pool) bool {
+	return p.told(o) || p.Implicit && o.Implicit && p.domain() != o.domain()
 }
 
 // domain returns the pool's domain.
@@ -100,7 +105,8 @@ func (p Pool) overlaps(cidrs []netip.Prefix) bool {
 // shares reports whether p and another pool can give one address. What a pool excludes is not its
 // own: two pools may part a CIDR by excludes.
 func (p Pool) shares(o *Pool) bool {
-	return slices.Contains(p.meets, o) && p.Whole.Usable().Overlaps(o.Whole.Usable())
+	return slices.ContainsFunc(o.Whole.Ranges(), func(r allocator.Range) bool { return p.overlaps([]netip.Prefix{r.Prefix}) }) &&
+		p.Whole.Usable().Overlaps(o.Whole.Usable())
 }
 
 // poolsOf yields the pools that a definition of Tenure's is of, as far as they are there.
@@ -134,7 +140,7 @@ func (p Pool) mayHave(d Definition) bool {
 	}
 	there := false
 	for o := range p.poolsOf(d) {
-		if !p.apart(o) && (described || p.shares(o)) {
+		if !p.told(o) && (described || p.shares(o)) {
 			return true
 		}
 		there = true
@@ -146,7 +152,7 @@ func (p Pool) mayHave(d Definition) bool {
 	if !d.Unnamed {
 		made.Domain = d.Pools[0]
 	}
-	return !p.apart(&made)
+	return !p.told(&made)
 }
 
 // A Beside is another pool that gives addresses of a pool, or still keeps some, where nobody has
@@ -157,6 +163,8 @@ type Beside struct {
 	// it has none.
 	Implicit   bool
 	Definition string
+	// Ends says that it goes with its last lease: it is deleted, or no definition has it any more.
+	Ends bool
 	// First says that it gives the addresses, or has given them, and that the pool gives none of
 	// these in addition before that has ended. Else the pool goes first.
 	First bool
@@ -182,7 +190,8 @@ func (p *Pool) sibling(o *Pool) bool { return p.Named != "" && p.Named == o.Name
 
 // beside returns what there is to say of another pool.
 func (p *Pool) beside(o *Pool) Beside {
-	return Beside{Pool: string(o.Name), Implicit: o.Implicit, Definition: p.among.of[o], First: o.before(p) || !p.Begins && !o.Fresh}
+	of := p.among.of[o]
+	return Beside{Pool: string(o.Name), Implicit: o.Implicit, Definition: of, Ends: o.Deleted || o.Implicit && of == "", First: o.before(p) || !p.Begins && !o.Fresh}
 }
 
 // before reports whether p's addresses are p's, and not those of o, which gives them as well: p is
@@ -273,6 +282,9 @@ func stillHas(o *Pool, l protocol.Lease, about *netipx.IPSet, now time.Time) boo
 		had[g.Addr] = g.To.Kind != protocol.GranteePod // else it is kept, and not given
 	}
 	for _, text := range l.Published.Allocations {
+		if l.Holder.Node == "" {
+			break // what was published of it is old
+		}
 		first, _, _ := strings.Cut(text, " ")
 		if a, err := netip.ParseAddr(first); err == nil {
 			had[a] = true
@@ -291,4 +303,27 @@ func stillHas(o *Pool, l protocol.Lease, about *netipx.IPSet, now time.Time) boo
 		}
 	}
 	return false
+}
+
+// isBesides reports whether a network is of definitions of other pools alone, and not that of a
+// claim. What is given there says nothing of the claim: a pod may have one number on two networks.
+func (w *weighing) isBesides(network string, c claim) bool {
+	return w.networks[network] && !w.own[network] && !w.isOn(c, network)
+}
+
+// isOn reports whether a claim is of a network. A record does not say of which it is. It is of this
+// one if the pod selects no other of the pool's.
+func (w *weighing) isOn(c claim, network string) bool {
+	d := w.known[c.of]
+	switch c.by {
+	case byNode:
+		return c.of == network
+	case byStatus:
+		return d != nil && d.Network == network
+	case byRecord:
+	}
+	return !slices.ContainsFunc(c.pod.Selected, func(name string) bool {
+		d := w.known[name]
+		return d == nil || w.awaits(name) && d.Network != network
+	})
 }

@@ -54,8 +54,8 @@ func TestBeside(t *testing.T) {
 		{"network_name that is a domain", "vlan10", false, blue, "blue", another(t, "blue", "blue", true), false, ""},
 		{"network_name, of a person's pool", "vlan10", false, blue, "", another(t, "blue", "vlan20", false), false, ""},
 		{"network_name, of a person's pool of the domain", "vlan10", false, blue, "", another(t, "blue", "vlan10", false), true, ""},
-		{"network_name, beside a pool that the controller has made", "lan", true, blue, "", another(t, "blue", "blue", true), false, ""},
-		{"network_name, of a pool that is yet to be made, beside one that the controller has made", "lan", true, blue, "", nil, false, ""},
+		{"network_name, beside a pool that the controller has made", "lan", true, blue, "", another(t, "blue", "blue", true), true, ""},
+		{"network_name, of a pool that is yet to be made, beside one that the controller has made", "lan", true, blue, "", nil, true, ""},
 		{"host-local", "", false, hostLocal, "", another(t, "net2", "net2", true), true, ""},
 		{"host-local, another domain by its word", "", false, hostLocal, "net2", another(t, "net2", "net2", true), false, ""},
 		{"host-local, of a person's pool", "vlan10", false, hostLocal, "", another(t, "net2", "vlan20", false), false, ""},
@@ -228,6 +228,8 @@ func TestLingering(t *testing.T) {
 	granted.Grants = []protocol.Grant{{Addr: netip.MustParseAddr("10.0.0.5"), To: protocol.Grantee{Kind: protocol.GranteeClaim, UID: "c"}}}
 	kept := lease(protocol.Holder{})
 	kept.Grants = []protocol.Grant{{Addr: netip.MustParseAddr("10.0.0.5"), To: protocol.Grantee{Kind: protocol.GranteePod, UID: "p", Node: "n1"}}}
+	ceded := lease(protocol.Holder{})
+	ceded.Published.Allocations = []string{"10.0.0.5 ns/p net1"}
 	published.Published.Allocations = []string{"10.0.0.5 ns/p net1"}
 	away.Block = netip.MustParsePrefix("10.9.0.0/28")
 	half := poolspec.RangeText{CIDR: "10.0.0.0/24", Exclude: []string{"10.0.0.0/25"}}
@@ -244,6 +246,7 @@ func TestLingering(t *testing.T) {
 		{"the lease is of other addresses", poolspec.RangeText{CIDR: "10.9.0.0/24"}, "", away, false},
 		{"it excludes what nobody has", half, "", lease(protocol.Holder{Node: "n1"}), false},
 		{"it excludes what a pod has", half, "", published, true},
+		{"it excludes what a pod had by a lease that is the cluster's now", half, "", ceded, false},
 		{"it excludes what a claim has", half, "", granted, true},
 		{"its ranges have moved, and it keeps what a pod has by another IPAM", poolspec.RangeText{CIDR: "10.9.0.0/24"}, "", kept, false},
 		{"it is of another segment", half, "vlan6", granted, false},

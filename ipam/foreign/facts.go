@@ -68,6 +68,8 @@ type Pool struct {
 	// addresses can be given before it is opened: it never was, or was stopped.
 	Made, Edited  time.Time
 	Opens, Begins bool
+	// Deleted says that it goes when it has no lease.
+	Deleted bool
 	// Withheld are the addresses that an edit has added, and that are not given yet; nil is none.
 	Withheld *netipx.IPSet
 	// Implicit says that the controller has made it of definitions, and named its domain.
@@ -101,7 +103,7 @@ type Pool struct {
 
 	// What [Among] tells.
 	among *others // the pools of the cluster, with this one
-	meets []*Pool // those that have a range in common with this one, and may be of its segment
+	meets []*Pool // those that have a range in common with this one, and may not be open beside it
 }
 
 // A Pod is a pod that is bound to a node and has not ended.

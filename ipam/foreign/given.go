@@ -23,7 +23,7 @@ func (w *weighing) reportedAsTenures(c claim) bool {
 	for _, at := range []sighted{{pod: pod.UID}, {pod: pod.uid()}, {name: pod.String()}} {
 		at.node, at.addr = pod.Node, a
 		if slices.ContainsFunc(w.given[at], func(network string) bool {
-			return w.networks[network] || held && !w.isOthers(network, a)
+			return !w.isBesides(network, c) && (w.networks[network] || held && !w.isOthers(network, a))
 		}) {
 			return true
 		}

@@ -110,3 +110,35 @@ func TestExplainedOnItsNetwork(t *testing.T) {
 		}
 	}
 }
+
+// TestGivenBesideOnAnotherNetwork (I1): two pools that the controller has made are open, and may be
+// of one segment. What the second has given a pod on its own network says nothing of the same
+// number that another IPAM gave the pod on lan's network, and a record of a pod of both may be of
+// either.
+func TestGivenBesideOnAnotherNetwork(t *testing.T) {
+	for _, by := range []string{"node", "status", "record"} {
+		for _, on2 := range []string{"10.0.0.5", "10.0.0.6"} {
+			pool, second := openings(lan(t)), another(t, "second", "second", true)
+			pool.Fresh, pool.Implicit, pool.Domain = true, true, "lan"
+			p := pod("p", "ns/net", "10.0.0.5")
+			p.Selected = append(p.Selected, "ns/net2")
+			ours := sighting(on2, "p", "net2")
+			ours.IPAM = Type
+			report := protocol.Report{Running: []protocol.UID{"p"}, Has: []protocol.Sighting{ours}}
+			facts := Facts{Definitions: []Definition{switched, definition("net2", `{"type":"tenure","pool":"second"}`)}, Agents: map[protocol.NodeName]bool{"n1": true}}
+			switch by {
+			case "node":
+				report.Has = append(report.Has, sighting("10.0.0.5", "p", "net"))
+			case "record":
+				p.Shows = nil
+				facts.Records = []Record{{Addr: netip.MustParseAddr("10.0.0.5"), Object: "10.0.0.0-24", PodNamespace: "ns", PodName: "p"}}
+			}
+			p.Shows = append(p.Shows, npwg.Shown{Definition: "ns/net2", Interface: "net2", Addrs: []netip.Addr{netip.MustParseAddr(on2)}})
+			facts.Pods, facts.Reports = []Pod{p}, map[protocol.NodeName]protocol.Report{"n1": report}
+			Among([]*Pool{&pool, second}, facts.Definitions)
+			if keep, conflicts, _ := weighed(pool, facts); !slices.Equal(keep, []string{"10.0.0.5 p"}) || len(conflicts) > 0 {
+				t.Errorf("by %s, Tenure has given %s on net2: kept is %q, conflicts %q; want 10.0.0.5", by, on2, keep, conflicts)
+			}
+		}
+	}
+}

@@ -103,7 +103,7 @@ func (w *weighing) shows(p *Pod, d string, has func(netip.Addr) bool) bool {
 func (w *weighing) hasAll(p *Pod) bool {
 	seen := func(shown claim) bool {
 		return !w.tells(p.Node) || w.reportedAsTenures(shown) || slices.ContainsFunc(w.at(shown.addr, shown.addr), func(c claim) bool {
-			return c.by != byStatus && c.pod.on() == p.on() && w.mayBeOf(c)
+			return c.by != byStatus && c.pod.on() == p.on() && w.mayBeOf(c) && !(c.by == byNode && w.isBesides(c.of, shown))
 		})
 	}
 	return !slices.ContainsFunc(p.Selected, func(d string) bool {

@@ -149,7 +149,7 @@ func (t *look) consider(p *pool) {
 	open := o.Status.Leasing == v1alpha1.LeasingOpen
 	// It gives none of its addresses, which another IPAM may be about to give.
 	if o.DeletionTimestamp != nil || o.Spec.Allocation == v1alpha1.AllocationStopped {
-		p.stopped = true
+		p.stopped, p.verdict.Beside = true, p.Besides()
 		return
 	}
 	if o.Status.FencedSince != nil {

@@ -33,6 +33,7 @@ func (t *look) see(ctx context.Context, objects []v1alpha1.IPPool, kept map[prot
 			},
 			object: o, verdict: foreign.Verdict{Of: foreign.StateOf(o)}, confirmed: o.Spec.TakeOver == v1alpha1.TakeOverConfirmed,
 		}
+		p.Deleted = o.DeletionTimestamp != nil
 		p.Edited = t.specs[o.UID].since
 		p.Begins = p.Fresh || kube.GivenAway(o)
 		if len(o.Status.Withheld) > 0 {
@@ -52,7 +53,10 @@ func (l *Looker) seeSpecs(objects []v1alpha1.IPPool) {
 	next := map[types.UID]spec{}
 	for i := range objects {
 		o := &objects[i]
-		is := l.specs[o.UID]
+		is, known := l.specs[o.UID]
+		if !known && o.Status.Leasing != v1alpha1.LeasingOpen && o.Status.FencedSince != nil {
+			is.clear = l.Now() // by the last controller
+		}
 		if is.generation != o.Generation {
 			is.generation, is.since = o.Generation, l.Now()
 		}

@@ -89,9 +89,9 @@ func TestBesideIsSaid(t *testing.T) {
 			"pool cams gives addresses", `definitions of pool lan as {"type": "tenure", "pool": "cams"}`, "addresses by pool lan;", "name pool lan in spec.shareWith of pool cams",
 		}},
 		{pool("10.0.0.0/24"), []foreign.Beside{{Pool: "blue", First: true, Lease: lease}, {Pool: "red"}}, []string{
-			"pool blue still keeps addresses of the pool (lease " + lease + ")", "delete the pods and claims that have these addresses by pool blue",
+			"pool blue still keeps addresses of the pool (lease " + lease + ")", "delete the pods, claims and reservations that have these addresses by pool blue",
 		}},
-		{pool("10.0.0.0/24"), []foreign.Beside{{Pool: "blue", Implicit: true, First: true}}, []string{"pool blue, which no definition has any more, goes with its last lease", "delete the pods and claims that have these addresses by pool blue"}},
+		{pool("10.0.0.0/24"), []foreign.Beside{{Pool: "blue", Ends: true, First: true}}, []string{"pool blue has addresses of the pool, and goes with its last lease", "delete the pods, claims and reservations that have these addresses by pool blue"}},
 		{pool("10.0.0.0/24"), []foreign.Beside{{Pool: "red", First: true}, {Pool: "blue"}}, []string{"pool red gives addresses of the pool, or is older", "name two different domains in both (spec.domain)"}},
 	} {
 		tt.pool.Name = "lan"

@@ -237,6 +237,9 @@ func (r *Reconciler) before(pool *v1alpha1.IPPool, shape *allocator.Shape) *allo
 
 // tellOverlaps fills in the condition about other pools that give addresses of the pool.
 func (s seen) tellOverlaps(st *v1alpha1.IPPoolStatus) {
+	if s.foreign != nil && s.foreign.Of == "" && meta.FindStatusCondition(st.Conditions, v1alpha1.PoolOverlapping) != nil {
+		return // nothing is known yet of others
+	}
 	var shared []string
 	if all := s.overlaps.siblings; len(all) > 0 {
 		shared = append(shared, fmt.Sprintf("the pool shares addresses of domain %s with %s: only the oldest is opened", s.pool.Spec.Domain, strings.Join(few(all, "pools"), ", ")))
@@ -263,8 +266,8 @@ func besideText(p *v1alpha1.IPPool, all []foreign.Beside, open bool) string {
 		switch {
 		case b.Lease != "":
 			names = append(names, fmt.Sprintf("pool %s still keeps addresses of the pool (lease %s)", b.Pool, b.Lease))
-		case ended(b):
-			names = append(names, fmt.Sprintf("pool %s, which no definition has any more, goes with its last lease", b.Pool))
+		case b.Ends:
+			names = append(names, fmt.Sprintf("pool %s has addresses of the pool, and goes with its last lease", b.Pool))
 		case b.Definition != "":
 			names = append(names, fmt.Sprintf("pool %s, of definition %s, gives addresses of the pool", b.Pool, b.Definition))
 		default:
@@ -289,8 +292,9 @@ func besideRemedy(p *v1alpha1.IPPool, b foreign.Beside, open bool) string {
 	if implicit(p) || b.Implicit {
 		apart = fmt.Sprintf("name pool %s in spec.shareWith of pool %s", gone, into)
 	}
-	if b.Lease != "" || ended(b) {
-		return fmt.Sprintf("If it is one network, delete the pods and claims that have these addresses by pool %s. If there are two, %s", b.Pool, apart)
+	if b.Lease != "" || b.Ends {
+		return fmt.Sprintf("If it is one network, delete the pods, claims and reservations that have these addresses by pool %s, or exclude the addresses here; "+
+			"what nobody has any more is free within two minutes. If there are two, %s", b.Pool, apart)
 	}
 	if open && !implicit(p) && !b.Implicit {
 		return fmt.Sprintf("If it is one network, write one of the two pools into all definitions, and delete the pods and claims that have addresses by the other; or change the ranges. If there are two, %s", apart)
@@ -298,6 +302,3 @@ func besideRemedy(p *v1alpha1.IPPool, b foreign.Beside, open bool) string {
 	return fmt.Sprintf(`If it is one network, write the ipam section of the definitions of pool %s as {"type": "tenure", "pool": %q}, and delete the pods and claims `+
 		"that have addresses by pool %s; or change the ranges. If there are two, %s", gone, into, gone, apart)
 }
-
-// ended reports whether the controller takes a pool away once nobody has an address of it.
-func ended(b foreign.Beside) bool { return b.Implicit && b.Definition == "" }
