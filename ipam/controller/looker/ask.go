@@ -310,7 +310,7 @@ func (t *look) collect(ctx context.Context) (done bool, err error) {
 // before it is passed over.
 func (t *look) within() time.Duration {
 	for word, s := range t.silent {
-		if t.facts.Asked[word] && !s.passed && t.askedAt.Sub(s.since) >= slowAfter {
+		if t.facts.Asked[word] && !s.passed && t.begun-s.since >= slowAfter {
 			return slowWithin
 		}
 	}
@@ -343,7 +343,8 @@ func (t *look) hear(ctx context.Context, n protocol.NodeName, text string) (answ
 }
 
 // passOver notes that a node has not answered. A pool of which it has not for so long, while its
-// agent beats, goes on without its word.
+// agent beats, goes on without its word. What this controller slept is no silence of the node's: it
+// may have answered meanwhile, and the cache may not have that yet.
 func (t *look) passOver(ctx context.Context, n protocol.NodeName) {
 	for word := range t.facts.Asked {
 		if word.Node != n {
@@ -351,9 +352,9 @@ func (t *look) passOver(ctx context.Context, n protocol.NodeName) {
 		}
 		s, silent := t.silent[word]
 		if !silent {
-			s.since = t.facts.Now
+			s.since = t.begun
 		}
-		if !s.passed && t.Now().Sub(s.since) >= passAfter {
+		if !s.passed && t.awake-s.since >= passAfter {
 			s.passed = true
 			t.Log.WarnContext(ctx, "node is passed over: its agent beats, and does not say what its pods have by other IPAMs", "node", n, "pool", word.Pool, "for", passAfter)
 		}

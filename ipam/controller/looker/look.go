@@ -25,6 +25,7 @@ type look struct {
 	pools    []*pool
 	faulty   []*foreign.Pool // those whose specs cannot be read
 	over     bool            // no answer is waited for any more
+	begun    time.Duration   // when it began, in time awake
 
 	nodes   map[protocol.NodeName]*node
 	asked   map[protocol.NodeName]*question
@@ -108,7 +109,7 @@ func (l *Looker) newLook() *look {
 		l.silent = map[foreign.Word]silence{}
 	}
 	return &look{
-		Looker: l, nodes: map[protocol.NodeName]*node{}, asked: map[protocol.NodeName]*question{}, drafts: map[string]*draft{},
+		Looker: l, begun: l.awake, nodes: map[protocol.NodeName]*node{}, asked: map[protocol.NodeName]*question{}, drafts: map[string]*draft{},
 		facts: foreign.Facts{
 			Now: l.Now(), Others: map[protocol.UID]bool{}, Leases: map[protocol.PoolName][]protocol.Lease{}, Agents: map[protocol.NodeName]bool{},
 			Reports: map[protocol.NodeName]protocol.Report{}, Asked: map[foreign.Word]bool{}, PassedOver: map[foreign.Word]bool{},

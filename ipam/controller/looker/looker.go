@@ -53,7 +53,8 @@ const (
 	idleEvery = 30 * time.Second
 	endEvery  = 10 * time.Second
 	waitEvery = time.Second
-	// tookMost bounds how long a look counts as having taken, for when the next one is.
+	// tookMost bounds how long a look counts as having taken, for when the next one is, and how
+	// much of the time between two calls of Round counts as a node's silence.
 	tookMost = 30 * time.Second
 	// answerEvery is how often the nodes' answers are read. A node has answerWithin to answer, or
 	// slowWithin once one has not answered for slowAfter. After passAfter a pool no longer waits
@@ -105,6 +106,10 @@ type Looker struct {
 	specs   map[types.UID]spec       // of pools
 	silent  map[foreign.Word]silence // the nodes that have not answered, and about which pool
 	turn    int                      // with which pool the queries of this look begin
+	// awake is for how long this controller has looked, and last when Round was last called: what
+	// it slept is not in awake.
+	awake time.Duration
+	last  time.Time
 }
 
 // place is an address of a pool.
@@ -113,10 +118,10 @@ type place struct {
 	addr netip.Addr
 }
 
-// silence is since when a node has not answered about a pool, and whether the pool waits for it no
-// longer.
+// silence is since when, in time awake, a node has not answered about a pool, and whether the pool
+// waits for it no longer.
 type silence struct {
-	since  time.Time
+	since  time.Duration
 	passed bool
 }
 
@@ -199,6 +204,10 @@ func (l *Looker) Run(ctx context.Context) error {
 // next call. It does not wait for answers: a later Round finds them.
 func (l *Looker) Round(ctx context.Context) (again time.Duration, err error) {
 	t, begun := l.current, l.Now()
+	if !l.last.IsZero() {
+		l.awake += max(0, min(begun.Sub(l.last), tookMost))
+	}
+	l.last = begun
 	var waited time.Duration // for nodes: that takes no resources
 	if t == nil {
 		if t, err = l.begin(ctx); err != nil {

@@ -584,6 +584,24 @@ func TestPassedOverNodeComesBack(t *testing.T) {
 	}
 }
 
+// What the controller slept is no silence of a node's. A node that was asked before a long sleep is
+// not passed over after it, and what pods show there is granted to nobody before it answers.
+func TestNoSilenceWhileTheControllerSleeps(t *testing.T) {
+	c := newCluster()
+	c.pools, c.pods = []v1alpha1.IPPool{lan()}, []*corev1.Pod{showing("p", "10.0.1.2")}
+	c.gives = func(grants.Ask) grants.Answer { return grants.Answer{Granted: make([]grants.Granted, 1)} }
+	for range 3 {
+		if _, err := c.Round(t.Context()); err != nil || c.current == nil {
+			t.Fatalf("no node is asked, error %v", err)
+		}
+		c.now = c.now.Add(2 * passAfter)
+		if v := c.look(t); v.Clear() || len(v.PassedOver) > 0 || len(c.asks) > 0 {
+			t.Fatalf("after a sleep: stage %d, passed over %v, asks for %v; want it to wait for the node", v.Stage, v.PassedOver, c.asks)
+		}
+		c.now = c.now.Add(waitEvery)
+	}
+}
+
 // manyPools is a cluster of three pools, of which each takes most of a question, and what is asked
 // for of each is granted at once. Of each a pod shows an address.
 func manyPools() *cluster {
