@@ -224,7 +224,7 @@ func (p *Pool) Taken() *netipx.IPSet {
 		if o := p.among.byName[protocol.PoolName(b.Pool)]; b.First {
 			var gives netipx.IPSetBuilder
 			gives.AddSet(o.Whole.Usable())
-			if p.Withheld != nil && o.Withheld != nil && p.older(o) {
+			if p.Withheld != nil && o.Withheld != nil && !o.Releases && p.older(o) {
 				gives.RemoveSet(o.Withheld)
 			}
 			set, _ := gives.IPSet() // of sets alone
@@ -258,13 +258,20 @@ func (w *weighing) lingering() (all []Beside) {
 		if name == w.Name || w.sibling(o) || w.apart(o) {
 			continue
 		}
+		var found *protocol.Lease
 		for _, l := range w.Leases[name] {
-			if about.OverlapsPrefix(l.Block) && stillHas(o, l, about, w.Now) {
-				b := w.beside(o)
-				b.First, b.Lease = true, fmt.Sprintf("%s of %v on %v", l.Name, l.Holder, l.Block)
-				all = append(all, b)
-				break
+			if !about.OverlapsPrefix(l.Block) {
+				continue
 			}
+			w.ask(l.Holder.Node) // what was published may be old
+			if found == nil && w.stillHas(o, l, about) {
+				found = &l
+			}
+		}
+		if found != nil {
+			b := w.beside(o)
+			b.First, b.Lease = true, fmt.Sprintf("%s of %v on %v", found.Name, found.Holder, found.Block)
+			all = append(all, b)
 		}
 	}
 	slices.SortFunc(all, func(x, y Beside) int { return strings.Compare(x.Pool, y.Pool) })
@@ -276,7 +283,7 @@ func (w *weighing) lingering() (all []Beside) {
 const saidWithin = time.Minute
 
 // stillHas reports whether a lease of o still keeps one of some addresses that o does not give.
-func stillHas(o *Pool, l protocol.Lease, about *netipx.IPSet, now time.Time) bool {
+func (w *weighing) stillHas(o *Pool, l protocol.Lease, about *netipx.IPSet) bool {
 	had := map[netip.Addr]bool{}
 	for _, g := range l.Grants {
 		had[g.Addr] = g.To.Kind != protocol.GranteePod // else it is kept, and not given
@@ -290,12 +297,12 @@ func stillHas(o *Pool, l protocol.Lease, about *netipx.IPSet, now time.Time) boo
 			had[a] = true
 		}
 	}
-	unsaid := now.Sub(o.Edited) < saidWithin // it may have given what o excludes now
+	unsaid := w.Now.Sub(o.Edited) < saidWithin // it may have given what o excludes now
 	a := l.Block.Masked().Addr()
 	for range allocator.MaxBlockSize {
 		_, stays := o.Whole.Locate(a)
 		stays = stays && (!unsaid || o.gives(a) && (o.Withheld == nil || !o.Withheld.Contains(a)))
-		if about.Contains(a) && (had[a] || !stays && l.Holder.Node != "") {
+		if about.Contains(a) && (had[a] || !stays && l.Holder.Node != "" || w.gave[sighted{node: l.Holder.Node, addr: a}]) {
 			return true
 		}
 		if a = a.Next(); !l.Block.Contains(a) {

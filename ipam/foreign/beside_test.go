@@ -269,6 +269,24 @@ func TestLingering(t *testing.T) {
 			t.Errorf("%s: says %+v", tt.name, found.Lingering[0])
 		}
 	}
+	// A node is asked what it has given of a block that the other pool has now excluded in part.
+	for _, tt := range []struct {
+		says  map[protocol.NodeName]protocol.Report
+		stage Stage
+	}{
+		{nil, StageReports},
+		{map[protocol.NodeName]protocol.Report{"n1": {}}, StageClear},
+		{map[protocol.NodeName]protocol.Report{"n1": {Has: []protocol.Sighting{{Addr: netip.MustParseAddr("10.0.0.5"), Pod: protocol.PodRef{UID: "p"}, Network: "net2", IPAM: Type}}}}, StageOthers},
+	} {
+		p, second := openings(lan(t)), another(t, "second", "", false)
+		second.Whole, p.Begins = shapeOf(t, half), true
+		Among([]*Pool{&p, second}, nil)
+		_, _, found := weighed(p, Facts{Agents: map[protocol.NodeName]bool{"n1": true}, Reports: tt.says, Leases: map[protocol.PoolName][]protocol.Lease{"second": {lease(protocol.Holder{Node: "n1"})}}})
+		if !found.Asks["n1"] || found.Stage != tt.stage {
+			t.Errorf("the node says %+v: asks %v, stage %d; want it asked, and %d", tt.says, found.Asks, found.Stage, tt.stage)
+		}
+	}
+
 	// What a pool has had it has, also while it is closed for a while.
 	for _, tt := range []struct {
 		name     string

@@ -52,6 +52,8 @@ type Evidence struct {
 	// without an address, which pods they say run.
 	given map[sighted][]string
 	runs  map[sighted]bool
+	// gave is what the nodes say that Tenure has given there, to whatever pod.
+	gave map[sighted]bool
 	// has are the addresses that are kept for a pod, or that it is said to have.
 	has map[named]map[netip.Addr]bool
 	// refused are the sightings of nodes that do not count, by address. The source of each says
@@ -102,7 +104,7 @@ const (
 func Gather(f Facts) *Evidence {
 	e := &Evidence{
 		Facts: f, pods: map[protocol.UID]*Pod{}, byName: map[string]*Pod{}, serves: map[protocol.UID][]podUse{},
-		known: map[string]*Definition{}, selecting: map[string][]*Pod{}, given: map[sighted][]string{}, runs: map[sighted]bool{}, weighed: map[protocol.PoolName]*weighing{},
+		known: map[string]*Definition{}, selecting: map[string][]*Pod{}, given: map[sighted][]string{}, runs: map[sighted]bool{}, gave: map[sighted]bool{}, weighed: map[protocol.PoolName]*weighing{},
 		has: map[named]map[netip.Addr]bool{}, sorted: map[protocol.PoolName][]protocol.Lease{},
 	}
 	for _, b := range f.Kept {
@@ -203,6 +205,7 @@ func (e *Evidence) report(node protocol.NodeName, r protocol.Report, kept []Kept
 				at.name = s.Pod.String()
 			}
 			e.given[at] = append(e.given[at], s.Network)
+			e.gave[sighted{node: node, addr: s.Addr}] = true
 			continue
 		}
 		pod, ok := e.podOf(node, s)

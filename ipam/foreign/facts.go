@@ -71,7 +71,9 @@ type Pool struct {
 	// Deleted says that it goes when it has no lease.
 	Deleted bool
 	// Withheld are the addresses that an edit has added, and that are not given yet; nil is none.
+	// Releases says that some of them may be given at any moment.
 	Withheld *netipx.IPSet
+	Releases bool
 	// Implicit says that the controller has made it of definitions, and named its domain.
 	Implicit bool
 	// Whole is the shape of the spec, with what is withheld.

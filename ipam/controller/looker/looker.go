@@ -137,8 +137,8 @@ type fence struct {
 	since time.Time
 }
 
-// spec is a pool's generation, since when it has been seen, and when a look has last found the
-// pool, which is closed, clear: whoever goes by that may still be about to open it.
+// spec is a pool's generation, since when it has been seen, and when a look has last found the pool
+// clear, with something to give: whoever goes by that may still be about to open it, or to give it.
 type spec struct {
 	generation   int64
 	since, clear time.Time

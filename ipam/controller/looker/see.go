@@ -38,6 +38,7 @@ func (t *look) see(ctx context.Context, objects []v1alpha1.IPPool, kept map[prot
 		p.Begins = p.Fresh || kube.GivenAway(o)
 		if len(o.Status.Withheld) > 0 {
 			p.Withheld = withheldOf(o, whole)
+			p.Releases = open && t.facts.Now.Sub(t.specs[o.UID].clear) < opensWithin
 		}
 		if poolspec.InDefaultDomain(o.Name, o.Spec.Domain) {
 			p.Domain, p.Unnamed = "", true
@@ -60,12 +61,28 @@ func (l *Looker) seeSpecs(objects []v1alpha1.IPPool) {
 		if is.generation != o.Generation {
 			is.generation, is.since = o.Generation, l.Now()
 		}
-		if last := l.Of(protocol.PoolName(o.Name)); last.Clear() && last.Of == foreign.StateOf(o) {
+		last := l.Of(protocol.PoolName(o.Name))
+		if last.Clear() && last.Of == foreign.StateOf(o) && (o.Status.Leasing != v1alpha1.LeasingOpen || releases(o, last)) {
 			is.clear = l.Now()
 		}
 		next[o.UID] = is
 	}
 	l.specs = next
+}
+
+// releases reports whether a verdict lets a pool give some of what it withholds.
+func releases(o *v1alpha1.IPPool, v foreign.Verdict) bool {
+	var b netipx.IPSetBuilder
+	for _, text := range o.Status.Withheld {
+		if r, err := netipx.ParseIPRange(text); err == nil {
+			b.AddRange(r)
+		}
+	}
+	if v.Blocked != nil {
+		b.RemoveSet(v.Blocked)
+	}
+	set, _ := b.IPSet() // only valid ranges were added
+	return len(set.Ranges()) > 0
 }
 
 // mayUse returns a function that reports whether a namespace may use a pool. It remembers the
