@@ -48,7 +48,7 @@ func control(t *testing.T) {
 // controller has opened it.
 func controlledPool(t *testing.T, name string, blockSize int32, ranges ...v1alpha1.Range) {
 	t.Helper()
-	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPPoolSpec{Ranges: ranges, BlockSize: &blockSize}}
+	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPPoolSpec{Domain: name, Ranges: ranges, BlockSize: &blockSize}}
 	if err := kc.Create(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}

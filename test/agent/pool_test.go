@@ -31,7 +31,7 @@ func openPool(t testing.TB, name string, ranges ...v1alpha1.Range) {
 func openBlocks(t testing.TB, name string, blockSize int, ranges ...v1alpha1.Range) {
 	t.Helper()
 	ctx := context.Background()
-	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPPoolSpec{Ranges: ranges}}
+	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPPoolSpec{Domain: name, Ranges: ranges}}
 	if err := kc.Create(ctx, p); err != nil {
 		t.Fatal(err)
 	}

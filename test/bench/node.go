@@ -96,7 +96,7 @@ func (n *node) startAgent(ctx context.Context, root, name, listen string, furthe
 // controller has opened it.
 func (n *node) openPool(ctx context.Context, name, cidr string) {
 	size := int32(poolBlockSize)
-	n.open(ctx, name, v1alpha1.IPPoolSpec{Ranges: []v1alpha1.Range{{CIDR: cidr}}, BlockSize: &size})
+	n.open(ctx, name, v1alpha1.IPPoolSpec{Domain: name, Ranges: []v1alpha1.Range{{CIDR: cidr}}, BlockSize: &size})
 }
 
 // open makes a pool, if it is not there, and waits until the controller has opened it.
