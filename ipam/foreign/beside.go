@@ -297,12 +297,15 @@ func (w *weighing) stillHas(o *Pool, l protocol.Lease, about *netipx.IPSet) bool
 			had[a] = true
 		}
 	}
-	unsaid := w.Now.Sub(o.Edited) < saidWithin // it may have given what o excludes now
+	// A node may have given what o excludes now, before it heard of that, or has published it.
+	_, _, answered := w.says(l.Holder.Node)
+	unsaid := w.Now.Sub(o.Edited) < saidWithin
+	sure := !unsaid && (answered || l.Holder.Node == "")
 	a := l.Block.Masked().Addr()
 	for range allocator.MaxBlockSize {
 		_, stays := o.Whole.Locate(a)
-		stays = stays && (!unsaid || o.gives(a) && (o.Withheld == nil || !o.Withheld.Contains(a)))
-		if about.Contains(a) && (had[a] || !stays && l.Holder.Node != "" || w.gave[sighted{node: l.Holder.Node, addr: a}]) {
+		stays = stays && (sure || o.gives(a) && (o.Withheld == nil || !o.Withheld.Contains(a)))
+		if about.Contains(a) && (had[a] || !stays && (unsaid || l.Holder.Node != "") || w.gaveBy(o, l.Holder.Node, a)) {
 			return true
 		}
 		if a = a.Next(); !l.Block.Contains(a) {
@@ -310,6 +313,22 @@ func (w *weighing) stillHas(o *Pool, l protocol.Lease, about *netipx.IPSet) bool
 		}
 	}
 	return false
+}
+
+// gaveBy reports whether a node says that Tenure has given an address there, and no pool but o can
+// have: it holds the address of no other.
+func (w *weighing) gaveBy(o *Pool, node protocol.NodeName, a netip.Addr) bool {
+	if node == "" || !w.gave[sighted{node: node, addr: a}] {
+		return false
+	}
+	for name, leases := range w.Leases {
+		if name != o.Name && slices.ContainsFunc(leases, func(l protocol.Lease) bool {
+			return l.Block.Contains(a) && (l.Holder.Node == node || l.Holder.Node == "")
+		}) {
+			return false
+		}
+	}
+	return true
 }
 
 // isBesides reports whether a network is of definitions of other pools alone, and not that of a

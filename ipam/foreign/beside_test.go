@@ -261,7 +261,8 @@ func TestLingering(t *testing.T) {
 		}
 		definitions := []Definition{switched}
 		Among([]*Pool{&first, second}, definitions)
-		_, _, found := weighed(first, Facts{Definitions: definitions, Leases: map[protocol.PoolName][]protocol.Lease{"second": {tt.lease}}})
+		answered := map[protocol.NodeName]protocol.Report{"n1": {}}
+		_, _, found := weighed(first, Facts{Definitions: definitions, Agents: map[protocol.NodeName]bool{"n1": true}, Reports: answered, Leases: map[protocol.PoolName][]protocol.Lease{"second": {tt.lease}}})
 		if len(found.Lingering) > 0 != tt.want || (found.Stage == StageOthers) != tt.want {
 			t.Errorf("%s: %+v, stage %d; want that it waits: %v", tt.name, found.Lingering, found.Stage, tt.want)
 		}
@@ -269,19 +270,26 @@ func TestLingering(t *testing.T) {
 			t.Errorf("%s: says %+v", tt.name, found.Lingering[0])
 		}
 	}
+	gives := map[protocol.NodeName]protocol.Report{"n1": {Has: []protocol.Sighting{{Addr: netip.MustParseAddr("10.0.0.5"), Pod: protocol.PodRef{UID: "p"}, Network: "net2", IPAM: Type}}}}
 	// A node is asked what it has given of a block that the other pool has now excluded in part.
 	for _, tt := range []struct {
 		says  map[protocol.NodeName]protocol.Report
 		stage Stage
+		own   bool // the node holds the address of lan, too
 	}{
-		{nil, StageReports},
-		{map[protocol.NodeName]protocol.Report{"n1": {}}, StageClear},
-		{map[protocol.NodeName]protocol.Report{"n1": {Has: []protocol.Sighting{{Addr: netip.MustParseAddr("10.0.0.5"), Pod: protocol.PodRef{UID: "p"}, Network: "net2", IPAM: Type}}}}, StageOthers},
+		{nil, StageOthers, false}, // it may be dead
+		{map[protocol.NodeName]protocol.Report{"n1": {}}, StageClear, false},
+		{gives, StageOthers, false},
+		{gives, StageClear, true},
 	} {
 		p, second := openings(lan(t)), another(t, "second", "", false)
 		second.Whole, p.Begins = shapeOf(t, half), true
+		leases := map[protocol.PoolName][]protocol.Lease{"second": {lease(protocol.Holder{Node: "n1"})}}
+		if tt.own {
+			leases["lan"] = leases["second"]
+		}
 		Among([]*Pool{&p, second}, nil)
-		_, _, found := weighed(p, Facts{Agents: map[protocol.NodeName]bool{"n1": true}, Reports: tt.says, Leases: map[protocol.PoolName][]protocol.Lease{"second": {lease(protocol.Holder{Node: "n1"})}}})
+		_, _, found := weighed(p, Facts{Agents: map[protocol.NodeName]bool{"n1": true}, Reports: tt.says, Leases: leases})
 		if !found.Asks["n1"] || found.Stage != tt.stage {
 			t.Errorf("the node says %+v: asks %v, stage %d; want it asked, and %d", tt.says, found.Asks, found.Stage, tt.stage)
 		}

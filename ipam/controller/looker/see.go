@@ -55,7 +55,7 @@ func (l *Looker) seeSpecs(objects []v1alpha1.IPPool) {
 	for i := range objects {
 		o := &objects[i]
 		is, known := l.specs[o.UID]
-		if !known && o.Status.Leasing != v1alpha1.LeasingOpen && o.Status.FencedSince != nil {
+		if !known && o.Status.FencedSince != nil && (o.Status.Leasing != v1alpha1.LeasingOpen || len(o.Status.Withheld) > 0) {
 			is.clear = l.Now() // by the last controller
 		}
 		if is.generation != o.Generation {

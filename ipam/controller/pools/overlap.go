@@ -37,6 +37,9 @@ func overlapping(p *v1alpha1.IPPool, shape *allocator.Shape, others []v1alpha1.I
 			continue
 		}
 		found.siblings = append(found.siblings, o.Name)
+		if implicit(o) && !implicit(p) && p.Status.Leasing == v1alpha1.LeasingOpen {
+			continue // whoever edits a definition closes no pool that a person has written
+		}
 		if first := o.CreationTimestamp.Compare(p.CreationTimestamp.Time); first < 0 || first == 0 && o.Name < p.Name {
 			found.older = append(found.older, o.Name)
 		}

@@ -408,6 +408,12 @@ func TestOverlaps(t *testing.T) {
 		}
 	}
 	others = append(others, at("nameless", "", 9, "10.0.0.64/26"))
+	others[1].Labels = map[string]string{v1alpha1.LabelImplicit: "true"}
+	open(30)(&others[0])
+	if got := overlapping(&others[0], shape, others, shapes); fmt.Sprint(got) != "{[new old] []}" {
+		t.Errorf("a person's pool is open, and the older one is of definitions: %+v; want no older one", got)
+	}
+	others[1].Labels, others[0].Status = nil, v1alpha1.IPPoolStatus{}
 	if got := overlapping(&others[0], shape, others, shapes); fmt.Sprint(got) != "{[new old] [old]}" {
 		t.Errorf("of the default domain: %+v; want siblings new and old, old older", got)
 	}
