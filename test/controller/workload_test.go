@@ -37,7 +37,7 @@ func asking(t *testing.T, namespace string) *appsv1.StatefulSet {
 
 // TestStatefulSetWithTheRightsThatAreShipped: its claim is made, changed and deleted.
 func TestStatefulSetWithTheRightsThatAreShipped(t *testing.T) {
-	ns, p := namespace(t), pool(t, "10.60.0.0/24")
+	ns, p := namespace(t), pool(t, "10.161.0.0/24")
 	definition(t, ns, "lan", fleet.Unique("net"), ofPool(p.Name))
 	start(t)
 	set := asking(t, ns)
@@ -73,7 +73,7 @@ func TestWithoutStatefulSetClaims(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ns, p, network := namespace(t), pool(t, "10.60.1.0/24"), fleet.Unique("net")
+			ns, p, network := namespace(t), pool(t, "10.161.1.0/24"), fleet.Unique("net")
 			definition(t, ns, "lan", network, ofPool(p.Name))
 			start(t, leaveOut(t))
 			asking(t, ns)
