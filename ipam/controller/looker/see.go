@@ -73,11 +73,7 @@ func (l *Looker) seeSpecs(objects []v1alpha1.IPPool) {
 // releases reports whether a verdict lets a pool give some of what it withholds.
 func releases(o *v1alpha1.IPPool, v foreign.Verdict) bool {
 	var b netipx.IPSetBuilder
-	for _, text := range o.Status.Withheld {
-		if r, err := netipx.ParseIPRange(text); err == nil {
-			b.AddRange(r)
-		}
-	}
+	addWithheld(&b, o)
 	if v.Blocked != nil {
 		b.RemoveSet(v.Blocked)
 	}
@@ -114,14 +110,19 @@ func newOf(o *v1alpha1.IPPool, whole *allocator.Shape, blocked *netipx.IPSet) *n
 	return set
 }
 
-// withheldOf returns the addresses of a pool that are withheld.
-func withheldOf(o *v1alpha1.IPPool, whole *allocator.Shape) *netipx.IPSet {
-	var b netipx.IPSetBuilder
+// addWithheld adds the addresses that the status of a pool withholds.
+func addWithheld(to *netipx.IPSetBuilder, o *v1alpha1.IPPool) {
 	for _, text := range o.Status.Withheld {
 		if r, err := netipx.ParseIPRange(text); err == nil {
-			b.AddRange(r)
+			to.AddRange(r)
 		}
 	}
+}
+
+// withheldOf returns the addresses of a pool's ranges that are withheld.
+func withheldOf(o *v1alpha1.IPPool, whole *allocator.Shape) *netipx.IPSet {
+	var b netipx.IPSetBuilder
+	addWithheld(&b, o)
 	b.Intersect(whole.Usable())
 	set, _ := b.IPSet() // only valid ranges were added
 	return set
