@@ -84,18 +84,16 @@ func heard(t *testing.T, n *fleet.Node, pool, ip string, may bool) {
 	probe := static(pool, "probe-"+n.Name, ip)
 	eventually(t, 20*time.Second, func() error {
 		_, err := n.Add(probe)
-		if e, ok := errors.AsType[*agentapi.Error](err); err != nil && (!ok || e.Code != agentapi.CodeInvalidConfig && e.Code != agentapi.CodeTryAgainLater) {
-			return err
-		} else if ok && e.Code == agentapi.CodeInvalidConfig {
-			if may {
-				return fmt.Errorf("%s has not heard that %s may be asked for: %w", n.Name, ip, err)
-			}
-			return nil
-		}
-		if err := n.Del(probe); err != nil {
+		if err := n.Del(probe); err != nil { // also one that failed is deleted, as a runtime does
 			return err
 		}
-		if !may {
+		e, ok := errors.AsType[*agentapi.Error](err)
+		switch refused := ok && e.Code == agentapi.CodeInvalidConfig; {
+		case refused && may:
+			return fmt.Errorf("%s has not heard that %s may be asked for: %w", n.Name, ip, err)
+		case err != nil && !refused: // also of a node that only knows that there is a newer pool
+			return err
+		case err == nil && !may:
 			return fmt.Errorf("%s has not heard that %s may not be asked for", n.Name, ip)
 		}
 		return nil
