@@ -41,7 +41,7 @@ type registration struct {
 	// recordedEpoch is the greatest epoch that the store is known to have.
 	recordedEpoch string
 	heardSince    map[protocol.PoolName]bool // pools first heard of since the API server last went back
-	// disputed are leases that the store has as Held, and that the last read since the API server
+	// disputed are rights that the store has as Held, and that the last read since the API server
 	// went back showed with another holder.
 	disputed map[string]bool
 	// unseen are rights that a list has shown otherwise than the store has them, and of which no

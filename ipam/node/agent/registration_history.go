@@ -123,22 +123,22 @@ func (reg *registration) restored(name protocol.PoolName) (r *protocol.Restorati
 	return reg.history.Restored, reg.heardSince[name]
 }
 
-// noteDisputed notes whether a live read has shown a lease that this node holds to be another's,
+// noteDisputed notes whether a live read has shown a right that this node holds to be another's,
 // which is waited for.
-func (reg *registration) noteDisputed(lease string, disputed bool) {
+func (reg *registration) noteDisputed(name string, disputed bool) {
 	reg.mu.Lock()
 	defer reg.mu.Unlock()
 	if !disputed {
-		delete(reg.disputed, lease)
+		delete(reg.disputed, name)
 		return
 	}
 	if reg.disputed == nil {
 		reg.disputed = map[string]bool{}
 	}
-	reg.disputed[lease] = true
+	reg.disputed[name] = true
 }
 
-// putBack reports whether every right has been written in term. Where F is 0 a lease that is
+// putBack reports whether every right has been written in term. Where F is 0 a right that is
 // another's is not waited for: whoever has it may not give it back before the pools are
 // open, and they would never be.
 func (reg *registration) putBack(ctx context.Context, term int64) bool {

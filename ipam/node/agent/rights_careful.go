@@ -44,13 +44,10 @@ func (c carefulLeases) ReadLease(ctx context.Context, name string) (protocol.Lea
 	}
 	others := got.Store != c.rs.st.ID() && (r.Store == "" || got.Store != r.Store)
 	got, out, err = careful(got, out, err, c.rs.reg.read(ctx, s, s.history.RecordBehind(r, got.Meta, got.Writes, others) || s.history.Supplanted(r, got.Meta, s.term)))
-	wait := c.rs.pools.withheld(got.Pool)
-	// Of an earlier pool of the name nothing is given back: the pool there is now may wait
-	// for just that lease, of a store that this node has lost, and the node for the pool.
-	disputed := out == protocol.Done && r.Phase == protocol.Held && got.Store != c.rs.st.ID() && wait != nil && !c.rs.pools.ofEarlierPool(r)
-	c.rs.reg.noteDisputed(name, disputed)
-	if disputed { // somebody leased the block before he noticed, and gives it back
-		return protocol.Lease{}, protocol.Unknown, wait
+	if out == protocol.Done {
+		if wait := c.rs.disputed(name, r, got.Store); wait != nil {
+			return protocol.Lease{}, protocol.Unknown, wait
+		}
 	}
 	return got, out, err
 }
@@ -66,6 +63,20 @@ func (c carefulLeases) UpdateLease(ctx context.Context, old, next protocol.Lease
 
 func (c carefulLeases) NodeLeases(ctx context.Context, node protocol.NodeName) ([]protocol.Lease, protocol.Revision, error) {
 	return carefulList(ctx, c.rs, func() ([]protocol.Lease, protocol.Revision, error) { return c.Leases.NodeLeases(ctx, node) })
+}
+
+// disputed returns an error if a live read shows a right that this node holds to be another
+// store's, before the right's pools have been opened again since the API server went back: whoever
+// has it in those data gives it back, if he gave it back before. Of an earlier pool of the name
+// nothing is given back: the pool there is now may wait for just that lease, of a store that this
+// node has lost, and the node for the pool.
+func (rs *rights) disputed(name string, r protocol.Right, shown protocol.StoreID) error {
+	var wait error
+	if r.Phase == protocol.Held && shown != rs.st.ID() {
+		wait = rs.pools.keptBack(r)
+	}
+	rs.reg.noteDisputed(name, wait != nil)
+	return wait
 }
 
 // carefulList judges a live list like a write: what it returns is not older than any answer
@@ -100,10 +111,19 @@ func (c carefulSubLeases) CreateSubLease(ctx context.Context, s protocol.SubLeas
 func (c carefulSubLeases) ReadSubLease(ctx context.Context, name string) (protocol.SubLease, protocol.Outcome, error) {
 	s, r := c.rs.reg.era(), c.rs.known(name)
 	got, out, err := c.SubLeases.ReadSubLease(ctx, name)
+	if out == protocol.NotFound {
+		c.rs.reg.noteDisputed(name, false)
+	}
 	if out != protocol.Done {
 		return got, out, err
 	}
-	return careful(got, out, err, c.rs.reg.read(ctx, s, s.history.RecordBehind(r, got.Meta, got.Writes, false) || s.history.Supplanted(r, got.Meta, s.term)))
+	got, out, err = careful(got, out, err, c.rs.reg.read(ctx, s, s.history.RecordBehind(r, got.Meta, got.Writes, false) || s.history.Supplanted(r, got.Meta, s.term)))
+	if out == protocol.Done {
+		if wait := c.rs.disputed(name, r, got.Store); wait != nil {
+			return protocol.SubLease{}, protocol.Unknown, wait
+		}
+	}
+	return got, out, err
 }
 
 func (c carefulSubLeases) UpdateSubLease(ctx context.Context, old, next protocol.SubLease) (protocol.SubLease, protocol.Outcome, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -42,6 +43,37 @@ func TestUseGoesBack(t *testing.T) {
 			if _, known := a.right(r.Name); known != kept || s.deleted == kept {
 				t.Errorf("%s, said in term %d of 3: recorded %v, deleted %v; want it kept: %v", r.Name, said, known, s.deleted, kept)
 			}
+		}
+	}
+}
+
+// TestUseOfEarlierHolder: after a restore the data name an earlier holder of a use that this node
+// has by now. He gives it back. Until the pools are open again the use is not lost: its pod runs,
+// and has its address by nobody's fault.
+func TestUseOfEarlierHolder(t *testing.T) {
+	const name = "c.0"
+	of := &protocol.Use{Claim: protocol.ClaimRef{UID: "c"}}
+	for _, open := range []bool{false, true} {
+		a := newRestoredAgent(t)
+		a.cfg.Fence = 15 * time.Minute
+		r := protocol.Right{
+			Kind: protocol.RightUse, Name: name, Phase: protocol.Held, UID: "ours", Revision: "38", Asserted: 2, Term: 2,
+			SubLeaseRight: protocol.SubLeaseRight{Use: of, Leases: []string{protocol.LeaseName("lan", netip.MustParsePrefix("10.0.0.10/32"))}},
+		}
+		a.put(t, r)
+		if open {
+			a.reg.history.Restored = nil
+		}
+		earlier := protocol.SubLease{Meta: protocol.Meta{Name: name, UID: "his", Revision: "28"}, Protocol: protocol.Version, Node: "n0", Store: "his", Term: 1, Use: of}
+		a.cl.SubLeases, a.cl.Events = carefulSubLeases{&someUses{there: map[string]protocol.SubLease{name: earlier}}, a.rights}, &warned{}
+		a.rights.lookIn(name, 0)
+		a.rights.lookAgain(t.Context())
+		now, _ := a.right(name)
+		if lost := now.Phase == protocol.Lost; lost != open {
+			t.Errorf("pools open: %v: the use is %s", open, now.Phase)
+		}
+		if !open && a.reg.putBack(t.Context(), 3) {
+			t.Error("the node says that it has put back what it holds, before it has the use again")
 		}
 	}
 }
