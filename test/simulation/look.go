@@ -73,13 +73,13 @@ func (c *simController) lookOn() {
 	}, func() { l.underWay = false })
 }
 
-// answerLooks has the nodes answer what they are asked by looks, and the looks go on,
-// while nothing befalls anybody.
+// answerLooks has the nodes answer what they are asked by looks, and the looks go on, while nothing
+// befalls anybody: a node that answers late only since nobody had it answer is not silent.
 func (w *world) answerLooks(nodes []*simNode) {
 	if w.other == nil {
 		return
 	}
-	for range 4 {
+	for i := 0; i < 4 || i < 12 && w.looking(); i++ {
 		w.now += 250 * time.Millisecond
 		for _, n := range nodes {
 			n.outlive(func() {
@@ -246,7 +246,9 @@ func (c *simController) lookState(s grants.PoolState, p simPool) grants.PoolStat
 func (n *simNode) lie(has func(p *simPod, cid, network, ipam string, a netip.Addr)) {
 	p := &simPod{}
 	if n.w.one(2) {
-		p, _ = pickOf(n.w, n.w.all)
+		if picked, ok := pickOf(n.w, n.w.all); ok {
+			p = picked
+		}
 	}
 	a, _ := pickOf(n.w, n.w.other.gives)
 	n.w.logf("%s: somebody reports %v of pod %q in its name", n.machine, a, p.ref.UID)
