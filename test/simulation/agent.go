@@ -182,13 +182,13 @@ func (n *simNode) stored() {
 			n.voided[k] = n.voided[k] || n.w.excused[d.rights[att.under(x)].UID]
 		}
 		for _, s := range n.sandboxes {
-			switch {
-			case s.key() == k && s.unread:
+			if s.key() == k && s.unread {
 				s.unread = false
 				n.voided[k] = n.voided[k] || s.void
-			case s.pod.ref.UID == att.pod.UID && n.voided[s.key()] && slices.ContainsFunc(att.addrs, func(x attAddr) bool { return slices.Contains(s.addrs, x.addr) }):
-				n.voided[k] = true
 			}
+		}
+		for _, old := range was.atts { // a new sandbox has what an earlier one of its pod was recorded with
+			n.voided[k] = n.voided[k] || n.voided[old.key] && old.pod.UID == att.pod.UID && slices.ContainsFunc(att.addrs, func(x attAddr) bool { return old.has(x.addr) })
 		}
 	}
 }
