@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"reflect"
 	"slices"
 
 	"github.com/tenure-ipam/tenure/api/workload"
@@ -21,7 +22,7 @@ type hearsay struct {
 	texts  []poolspec.PoolText
 	labels []poolspec.NodeLabels
 	kept   agent.Pool
-	before agent.Pool // what it had before
+	before agent.Pool // what it had before, of another shape or state
 	raw    []byte     // kept, as the store has it
 }
 
@@ -55,10 +56,13 @@ func (n *simNode) keepPool(tx *store.Tx) {
 	if bytes.Equal(raw, n.heard.raw) {
 		return
 	}
-	n.heard.before = n.heard.kept
+	last := n.heard.kept
 	n.heard.raw, n.heard.kept = bytes.Clone(raw), agent.Pool{}
 	if len(raw) > 0 {
 		must(json.Unmarshal(raw, &n.heard.kept))
+	}
+	if now := n.heard.kept; now.UID != last.UID || now.Open != last.Open || now.Deleting != last.Deleting || !reflect.DeepEqual(now.Text, last.Text) {
+		n.heard.before = last
 	}
 }
 
