@@ -7,6 +7,7 @@ import (
 	"time"
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -33,6 +34,15 @@ type simClaim struct {
 
 func poolOf(obj *v1alpha1.IPPool) simPool {
 	return simPool{Pool: kube.PoolOf(obj), obj: obj}
+}
+
+// why says why the pool is not open.
+func (p simPool) why() string {
+	c := meta.FindStatusCondition(p.obj.Status.Conditions, v1alpha1.PoolReady)
+	if c == nil {
+		return "it says nothing"
+	}
+	return c.Reason + ", " + c.Message
 }
 
 func claimOf(obj *ipamclaims.IPAMClaim) simClaim {

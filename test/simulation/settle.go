@@ -199,8 +199,8 @@ func (w *world) unrest(nodes []*simNode) string {
 		}
 	}
 	for _, name := range poolNames {
-		if p, _ := w.api.readPool(name); !p.Open {
-			return fmt.Sprintf("pool %s is closed", name)
+		if p, _ := w.api.pools.read(string(name)); !p.Pool.Open {
+			return fmt.Sprintf("pool %s is closed: %s", name, p.why())
 		}
 	}
 	for _, l := range w.api.leases.list(func(l protocol.Lease) bool { return slices.ContainsFunc(l.Grants, keptForPod) }) {
