@@ -26,6 +26,8 @@ import (
 // network has ranges for some nodes alone.
 type place struct {
 	parts []placed
+	// specs are the specs of the pools that were read; zero for a missing pool.
+	specs map[protocol.PoolName]grants.Spec
 	// wait says why that is not known yet, and fault why it never will be.
 	wait, fault string
 }
@@ -43,6 +45,7 @@ type placed struct {
 // annotation, else those of the addresses that it asks for, else the node of the pod that first
 // uses it.
 func (r *Reconciler) place(ctx context.Context, s seen) (at place, err error) {
+	at.specs = map[protocol.PoolName]grants.Spec{}
 	requested, err := s.claim.request().parse()
 	if err != nil {
 		return at, nil //nolint:nilerr // decide says it
@@ -50,6 +53,8 @@ func (r *Reconciler) place(ctx context.Context, s seen) (at place, err error) {
 	for _, src := range s.network.Network.Sources {
 		var pool v1alpha1.IPPool
 		err := r.Cache.Get(ctx, client.ObjectKey{Name: src.Pool}, &pool)
+		spec := grants.Spec{UID: protocol.UID(pool.UID), Generation: pool.Generation}
+		at.specs[protocol.PoolName(src.Pool)] = spec
 		switch {
 		case apierrors.IsNotFound(err):
 			continue // the broker says so
@@ -191,7 +196,11 @@ func (at place) elsewhere(addrs []netip.Addr) string {
 }
 
 // narrow has only addresses for the claim's nodes granted, of the families that these have.
+// After the pool is made or edited, nothing of it is granted before the claim asks again.
 func (at place) narrow(from *grants.Source) {
+	if spec, ok := at.specs[from.Pool]; ok {
+		from.Spec = &spec
+	}
 	for _, p := range at.parts {
 		if p.pool != from.Pool {
 			continue

@@ -5,8 +5,12 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/labels"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 )
@@ -114,5 +118,30 @@ func TestNowhere(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
 		})
+	}
+}
+
+// TestAskNamesSpec: the ask of a claim names the spec of each pool as it was read. For a
+// missing pool it names the zero Spec.
+func TestAskNamesSpec(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	made := &v1alpha1.IPPool{}
+	made.Name, made.UID, made.Generation = "made", "p1", 3
+	cache := fake.NewClientBuilder().WithScheme(scheme).WithObjects(made).Build()
+	r := &Reconciler{Cache: cache}
+	network := known(poolspec.Source{Pool: "made"}, poolspec.Source{Pool: "missing"})
+	s := seen{claim: fresh(), network: network}
+	var err error
+	if s.place, err = r.place(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	want := []grants.Spec{{UID: "p1", Generation: 3}, {}}
+	for i, src := range s.ask(nil, nil).From {
+		if src.Spec == nil || *src.Spec != want[i] {
+			t.Errorf("of pool %s: spec %v; want %v", src.Pool, src.Spec, want[i])
+		}
 	}
 }

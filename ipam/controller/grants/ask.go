@@ -42,8 +42,17 @@ type Source struct {
 	Narrow func(*allocator.Shape) allocator.View
 	// Addr, if valid, is the only address that is wanted. It need not be ordinary.
 	Addr netip.Addr
+	// Spec, if not nil, is the pool's spec by which View was made. Nothing is granted
+	// while the pool has another spec. An address in View may be for other nodes then.
+	Spec *Spec
 
 	search string // View as text, once the ask is in the book
+}
+
+// Spec names one version of the spec of one pool. No pool has the zero Spec.
+type Spec struct {
+	UID        protocol.UID
+	Generation int64
 }
 
 // key identifies a. A claim, a request and a reservation have one ask each. A pod of another IPAM
@@ -68,9 +77,14 @@ func (a Ask) keeps() bool { return a.To.Kind == protocol.GranteePod }
 func (a Ask) equal(o Ask) bool {
 	return a.To == o.To && a.Pod == o.Pod && slices.Equal(a.Exactly, o.Exactly) && slices.Equal(a.Requested, o.Requested) &&
 		slices.EqualFunc(a.From, o.From, func(x, y Source) bool {
-			return x.Pool == y.Pool && x.Addr == y.Addr && x.View.Equal(y.View) && slices.Equal(x.Families, y.Families) && x.AsFar == y.AsFar && (x.Narrow == nil) == (y.Narrow == nil)
+			return x.Pool == y.Pool && x.Addr == y.Addr && x.View.Equal(y.View) &&
+				slices.Equal(x.Families, y.Families) && x.AsFar == y.AsFar &&
+				(x.Narrow == nil) == (y.Narrow == nil) &&
+				x.Spec.is(y.Spec)
 		})
 }
+
+func (s *Spec) is(o *Spec) bool { return s == o || s != nil && o != nil && *s == *o }
 
 // prepare returns a with what is worked out once for all its tries.
 func (a Ask) prepare() Ask {
@@ -202,6 +216,10 @@ func (b *book) expand(a Ask) ([]want, Problem) {
 			}
 			if bad := p.unready(a.keeps()); bad.Reason != NoProblem {
 				return nil, bad
+			}
+			if src.Spec != nil && *src.Spec != (Spec{p.state.UID, p.state.Generation}) {
+				return nil, problem(PoolNotReady,
+					"pool %s was made or edited a moment ago", p.name)
 			}
 			if p.state.Sourced && a.To.Kind != protocol.GranteeClaim {
 				return nil, problem(Unassignable, "pool %s has its addresses from Neutron, and IPAMClaims alone get some of it", p.name)

@@ -327,6 +327,33 @@ func TestEditedPool(t *testing.T) {
 	asked(NoProblem)
 }
 
+// TestSpecOfTheAsk: an ask was made by one spec of its pool, or before there was a pool.
+// While the pool has another spec, nothing is granted.
+func TestSpecOfTheAsk(t *testing.T) {
+	b := newBook(time.Now)
+	asked := func(by Spec, want Reason) {
+		t.Helper()
+		a := ask("a", "lan")
+		a.From[0].Spec = &by
+		b.ask(a, never)
+		waiter := b.queue.asks[a.To.UID]
+		if _, bad := b.expand(waiter.ask); bad.Reason != want {
+			t.Errorf("by spec %v the ask waits for %v; want %v", by, bad.Reason, want)
+		}
+	}
+	asked(Spec{}, PoolMissing)
+	pool := lan(t, "lan", "10.0.0.0/30")
+	pool.Revision = "1"
+	b.setPool(pool)
+	asked(Spec{}, PoolNotReady)
+	asked(Spec{pool.UID, 1}, NoProblem)
+	pool.Revision, pool.Generation = "2", 2
+	b.setPool(pool)
+	asked(Spec{pool.UID, 1}, PoolNotReady)
+	asked(Spec{"p-before", 2}, PoolNotReady)
+	asked(Spec{pool.UID, 2}, NoProblem)
+}
+
 // What hinders one address that is kept for a grantee hinders no other address of the same one.
 func TestObstaclesAreOfOneAddress(t *testing.T) {
 	ofSeveral := protocol.Grantee{Kind: protocol.GranteePod, UID: "p"}.ToSeveral()
