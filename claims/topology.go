@@ -166,6 +166,9 @@ func (s seen) nowhere(why outcome) plan {
 		p = s.giveBack(why)
 	}
 	p.withdraw = true
+	if len(s.uses) > 0 {
+		p.after = recheckAfter // no event tells of a change of the pod's Node
+	}
 	return p
 }
 
