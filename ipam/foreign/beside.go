@@ -190,9 +190,14 @@ func (p *Pool) sibling(o *Pool) bool { return p.Named != "" && p.Named == o.Name
 
 // beside returns what there is to say of another pool.
 func (p *Pool) beside(o *Pool) Beside {
-	of := p.among.of[o]
-	return Beside{Pool: string(o.Name), Implicit: o.Implicit, Definition: of, Ends: o.Deleted || o.Implicit && of == "", First: o.before(p) || !p.Begins && !o.Fresh}
+	return Beside{
+		Pool: string(o.Name), Implicit: o.Implicit, Definition: p.among.of[o], Ends: p.ends(o),
+		First: o.before(p) || !p.Begins && !o.Fresh,
+	}
 }
+
+// ends reports whether another pool goes with its last lease.
+func (p *Pool) ends(o *Pool) bool { return o.Deleted || o.Implicit && p.among.of[o] == "" }
 
 // before reports whether p's addresses are p's, and not those of o, which gives them as well: p is
 // open, or about to be; or it is closed for a while, or has been open, and o is not, or has not; or
@@ -238,7 +243,9 @@ func (p *Pool) Taken() *netipx.IPSet {
 
 // lingering returns the pools whose leases still keep addresses that p is about to give, and that
 // these pools do not give any more: by an edit they have lost them, or exclude what somebody has,
-// or their specs are faulty. What p has had is not looked at.
+// or their specs are faulty. If the controller has made both, a definition may have moved
+// from the other pool to p: no definition has the other one any more, or a pod has such an
+// address by a definition of p's. What p has had is not looked at.
 func (w *weighing) lingering() (all []Beside) {
 	var b netipx.IPSetBuilder
 	switch {
@@ -254,9 +261,16 @@ func (w *weighing) lingering() (all []Beside) {
 	if len(about.Ranges()) == 0 {
 		return nil
 	}
+	moved := w.moved(about)
 	for name, o := range w.among.byName {
-		if name == w.Name || w.sibling(o) || w.apart(o) {
+		if name == w.Name || w.sibling(o) || w.told(o) {
 			continue
+		}
+		keeps := func(l protocol.Lease) bool { return w.stillHas(o, l, about) }
+		if w.apart(o) {
+			keeps = func(l protocol.Lease) bool {
+				return w.ends(o) || moved.OverlapsPrefix(l.Block)
+			}
 		}
 		var found *protocol.Lease
 		for _, l := range w.Leases[name] {
@@ -264,7 +278,7 @@ func (w *weighing) lingering() (all []Beside) {
 				continue
 			}
 			w.ask(l.Holder.Node) // what was published may be old
-			if found == nil && w.stillHas(o, l, about) {
+			if found == nil && keeps(l) {
 				found = &l
 			}
 		}

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"go4.org/netipx"
+
+	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -38,6 +41,52 @@ func (w *weighing) isOthers(network string, a netip.Addr) bool {
 	return slices.ContainsFunc(w.Definitions, func(d Definition) bool {
 		return d.Network == network && (w.segment.isOther(d) || w.explains(&d, a))
 	})
+}
+
+// moved returns those of some addresses that pods have by definitions of p's own, as their
+// nodes say, and that p has not given. Another pool has, which the definition was of before.
+func (w *weighing) moved(of *netipx.IPSet) *netipx.IPSet {
+	var b netipx.IPSetBuilder
+	for node, r := range w.Reports {
+		for _, s := range r.Has {
+			if s.IPAM != Type || !of.Contains(s.Addr) {
+				continue
+			}
+			_, leased := w.leaseOf(w.Pool, s.Addr)
+			if (w.Fresh || !leased) && w.byOwn(node, s) {
+				b.Add(s.Addr)
+			}
+		}
+	}
+	set, _ := b.IPSet() // only valid addresses were added
+	return set
+}
+
+// byOwn reports whether Tenure has given what a node says by a definition that is p's own.
+// The pod's status tells by which, or the network's name. If several definitions have that
+// name, those count that the pod selects.
+func (w *weighing) byOwn(node protocol.NodeName, s protocol.Sighting) bool {
+	pod, _ := w.podOf(node, s)
+	own, others := false, false
+	for _, unselected := range []bool{false, true} {
+		for i := range w.Definitions {
+			d := &w.Definitions[i]
+			if d.Network == s.Network && (unselected || slices.Contains(pod.Selected, d.String())) {
+				own, others = own || w.isOwn(d), others || !w.isOwn(d)
+			}
+		}
+		if own || others {
+			break
+		}
+	}
+	return own && !others || slices.ContainsFunc(pod.Shows, func(x npwg.Shown) bool {
+		return w.isOwn(w.known[x.Definition]) && slices.Contains(x.Addrs, s.Addr)
+	})
+}
+
+// isOwn reports whether a definition, nil if it is gone, is p's own.
+func (w *weighing) isOwn(d *Definition) bool {
+	return d != nil && w.mine[d.String()] && w.owns(*d)
 }
 
 // leasesOf returns the leases of a pool as it is now, by address.

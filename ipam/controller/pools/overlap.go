@@ -247,7 +247,7 @@ func (s seen) tellOverlaps(st *v1alpha1.IPPoolStatus) {
 	if all := s.overlaps.siblings; len(all) > 0 {
 		shared = append(shared, fmt.Sprintf("the pool shares addresses of domain %s with %s: only the oldest is opened", s.pool.Spec.Domain, strings.Join(few(all, "pools"), ", ")))
 	}
-	disjoint := "no other pool has these addresses"
+	disjoint := "no other pool of this network has these addresses"
 	if s.foreign != nil {
 		if all := s.foreign.Yields(); len(all) > 0 {
 			shared = append(shared, besideText(s.pool, all, st.Leasing == v1alpha1.LeasingOpen))
