@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -250,7 +252,9 @@ func (l *Looker) publish(next map[protocol.PoolName]foreign.Verdict) {
 	}
 }
 
-// definitions reads all definitions, as the cache has them, and what some were until a while ago.
+// definitions reads all definitions, as the cache has them, in the order of their names, and
+// what some were until a while ago. A cache lists in any order, and a verdict that comes in
+// another order passes for another one.
 func (l *Looker) definitions(ctx context.Context) (all, former []foreign.Definition, err error) {
 	var list nad.NetworkAttachmentDefinitionList
 	if err := l.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
@@ -264,6 +268,7 @@ func (l *Looker) definitions(ctx context.Context) (all, former []foreign.Definit
 		all[i] = foreign.ReadDefinition(o.Namespace, o.Name, o.Spec.Config, o.Annotations)
 		all[i].Changed, all[i].Since = changedAt(o), l.names.of(o)
 	}
+	slices.SortFunc(all, func(x, y foreign.Definition) int { return strings.Compare(x.String(), y.String()) })
 	return all, l.names.lately(l.Now()), nil
 }
 
