@@ -70,11 +70,17 @@ func (t *look) fence(p *pool, had []string) (all, unfenced []string) {
 		}
 	}
 	for _, d := range t.facts.Definitions {
-		if d.IPAM == foreign.TypeWhereabouts {
-			for _, o := range d.Whereabouts {
-				if !refused[d.String()] || !slices.Contains(had, o.Name) {
-					delete(kinds, o.Name)
-				}
+		if d.IPAM != foreign.TypeWhereabouts {
+			continue
+		}
+		for _, o := range d.Whereabouts {
+			if !refused[d.String()] || !slices.Contains(had, o.Name) {
+				delete(kinds, o.Name)
+			}
+		}
+		if !refused[d.String()] {
+			for _, name := range t.slicesOf(d, networks) {
+				delete(kinds, name)
 			}
 		}
 	}
@@ -101,6 +107,30 @@ func (t *look) fence(p *pool, had []string) (all, unfenced []string) {
 	})
 	slices.Sort(all)
 	return all, unfenced
+}
+
+// slicesOf returns the names of the IPPools that whereabouts has for the nodes' slices of a
+// definition's ranges. They begin with its network_name. Those that begin with a longer one of
+// some networks are that network's.
+func (t *look) slicesOf(d foreign.Definition, networks map[string]bool) (names []string) {
+	if !d.NodeSlices || d.NetworkName == "" {
+		return nil
+	}
+	for _, o := range t.objects {
+		of := d.NetworkName
+		for n := range networks {
+			if len(n) > len(of) && strings.HasPrefix(o.name, before(n)) {
+				of = n
+			}
+		}
+		within := slices.ContainsFunc(d.CIDRs, func(c netip.Prefix) bool {
+			return c.Bits() <= o.covers.Bits() && c.Overlaps(o.covers)
+		})
+		if of == d.NetworkName && within && strings.HasPrefix(o.name, before(of)) {
+			names = append(names, o.name)
+		}
+	}
+	return names
 }
 
 // isRange reports whether an item of a fence is a range, and not the name of an IPPool.

@@ -1,0 +1,50 @@
+package looker
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/foreign"
+	"github.com/tenure-ipam/tenure/ipam/kube"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
+)
+
+// TestFenceLetsSlices: where whereabouts parts the ranges of another segment among the nodes, each
+// node has an IPPool of its own there. These go on to give addresses.
+func TestFenceLetsSlices(t *testing.T) {
+	const blue = `{"type":"whereabouts","range":"10.0.0.0/16","network_name":"blue","node_slice_size":"/24"}`
+	const whole = `{"type":"whereabouts","range":"10.0.0.0/16","network_name":"blue"}`
+	const own = `{"type":"tenure","pool":"lan","network_name":"blue-lan","range":"10.0.0.0/16"}`
+	read := func(name, ipam, domain string) foreign.Definition {
+		config := fmt.Sprintf(`{"name":%q,"type":"macvlan","ipam":%s}`, name, ipam)
+		return foreign.ReadDefinition("ns", name, config, map[string]string{v1alpha1.AnnotationDomain: domain})
+	}
+	pools := []v1alpha1.IPPool{lan()}
+	shape, err := poolspec.ParsePool(kube.SpecText(&pools[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name, ipam, domain, share string
+		object, covers            string
+		fenced                    bool
+	}{
+		{"a slice", blue, "vlan20", "", "blue-n1-10.0.3.0-24", "10.0.3.0/24", false},
+		{"a slice of another network", blue, "vlan20", "", "red-n1-10.0.3.0-24", "10.0.3.0/24", true},
+		{"a slice of the pool's network", blue, "vlan20", "", "blue-lan-n1-10.0.3.0-24", "10.0.3.0/24", true},
+		{"a wider range", blue, "vlan20", "", "blue-n1-10.0.0.0-15", "10.0.0.0/15", true},
+		{"a slice of the pool's segment", blue, "", "", "blue-n1-10.0.3.0-24", "10.0.3.0/24", true},
+		{"a slice that a person lets", blue, "", "ns/theirs", "blue-n1-10.0.3.0-24", "10.0.3.0/24", false},
+		{"a range that has no slices", whole, "vlan20", "", "blue-n1-10.0.3.0-24", "10.0.3.0/24", true},
+	} {
+		p := &pool{Pool: foreign.Pool{Name: "lan", Whole: shape, ShareWith: []string{tt.share}}}
+		l := &look{served: true, objects: []object{{tt.object, netip.MustParsePrefix(tt.covers)}}}
+		l.facts.Definitions = []foreign.Definition{read("net", own, ""), read("theirs", tt.ipam, tt.domain)}
+		if all, _ := l.fence(p, nil); slices.Contains(all, tt.object) != tt.fenced {
+			t.Errorf("%s: it fences %q; want %s among them: %v", tt.name, all, tt.object, tt.fenced)
+		}
+	}
+}
