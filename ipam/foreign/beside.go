@@ -312,14 +312,16 @@ func (w *weighing) stillHas(o *Pool, l protocol.Lease, about *netipx.IPSet) bool
 		}
 	}
 	// A node may have given what o excludes now, before it heard of that, or has published it.
+	// If it has yet to answer, and lives, the pool waits for that.
 	_, _, answered := w.says(l.Holder.Node)
+	awaited := !answered && w.lives(l.Holder.Node)
 	unsaid := w.Now.Sub(o.Edited) < saidWithin
 	sure := !unsaid && (answered || l.Holder.Node == "")
 	a := l.Block.Masked().Addr()
 	for range allocator.MaxBlockSize {
 		_, stays := o.Whole.Locate(a)
 		stays = stays && (sure || o.gives(a) && (o.Withheld == nil || !o.Withheld.Contains(a)))
-		if about.Contains(a) && (had[a] || !stays && (unsaid || l.Holder.Node != "") || w.gaveBy(o, l.Holder.Node, a)) {
+		if about.Contains(a) && (had[a] || !stays && !awaited && (unsaid || l.Holder.Node != "") || w.gaveBy(o, l.Holder.Node, a)) {
 			return true
 		}
 		if a = a.Next(); !l.Block.Contains(a) {

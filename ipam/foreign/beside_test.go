@@ -276,11 +276,13 @@ func TestLingering(t *testing.T) {
 		says  map[protocol.NodeName]protocol.Report
 		stage Stage
 		own   bool // the node holds the address of lan, too
+		dead  bool
 	}{
-		{nil, StageOthers, false}, // it may be dead
-		{map[protocol.NodeName]protocol.Report{"n1": {}}, StageClear, false},
-		{gives, StageOthers, false},
-		{gives, StageClear, true},
+		{nil, StageReports, false, false},
+		{nil, StageOthers, false, true},
+		{map[protocol.NodeName]protocol.Report{"n1": {}}, StageClear, false, false},
+		{gives, StageOthers, false, false},
+		{gives, StageClear, true, false},
 	} {
 		p, second := openings(lan(t)), another(t, "second", "", false)
 		second.Whole, p.Begins = shapeOf(t, half), true
@@ -289,9 +291,9 @@ func TestLingering(t *testing.T) {
 			leases["lan"] = leases["second"]
 		}
 		Among([]*Pool{&p, second}, nil)
-		_, _, found := weighed(p, Facts{Agents: map[protocol.NodeName]bool{"n1": true}, Reports: tt.says, Leases: leases})
-		if !found.Asks["n1"] || found.Stage != tt.stage {
-			t.Errorf("the node says %+v: asks %v, stage %d; want it asked, and %d", tt.says, found.Asks, found.Stage, tt.stage)
+		_, _, found := weighed(p, Facts{Agents: map[protocol.NodeName]bool{"n1": !tt.dead}, Reports: tt.says, Leases: leases})
+		if found.Asks["n1"] == tt.dead || found.Stage != tt.stage {
+			t.Errorf("the node says %+v, is dead %v: asks %v, stage %d; want %d", tt.says, tt.dead, found.Asks, found.Stage, tt.stage)
 		}
 	}
 

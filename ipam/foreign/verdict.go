@@ -3,6 +3,7 @@ package foreign
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -68,6 +69,11 @@ func (v Verdict) Yields() (all []Beside) {
 		}
 	}
 	return all
+}
+
+// Lingering returns the other pools that still keep addresses which they do not give any more.
+func (v Verdict) Lingering() []Beside {
+	return slices.DeleteFunc(slices.Clone(v.Beside), func(b Beside) bool { return b.Lease == "" })
 }
 
 // Clear reports whether nothing is waited for.

@@ -280,7 +280,8 @@ func (t *look) published() map[protocol.PoolName]foreign.Verdict {
 	all := map[protocol.PoolName]foreign.Verdict{}
 	for _, p := range t.pools {
 		v, last := p.verdict, t.Of(p.Name)
-		v.Conflicts, v.Beside = slices.Concat(p.finding.Conflicts, p.conflicts), slices.Concat(v.Beside, p.finding.Lingering)
+		v.Conflicts = slices.Concat(p.finding.Conflicts, p.conflicts)
+		lingering := p.finding.Lingering
 		for word, s := range t.silent {
 			if s.passed && word.Pool == p.Name {
 				v.PassedOver = append(v.PassedOver, word.Node)
@@ -301,10 +302,14 @@ func (t *look) published() map[protocol.PoolName]foreign.Verdict {
 		}
 		if t.awaits(p) && last.Of == v.Of {
 			v.Conflicts, v.Held = last.Conflicts, last.Held
+			if len(p.finding.Silent) > 0 {
+				lingering = last.Lingering()
+			}
 			if p.waits && len(p.finding.Silent) > 0 && last.Why != "" {
 				v.Stage, v.Why = last.Stage, last.Why
 			}
 		}
+		v.Beside = slices.Concat(v.Beside, lingering)
 		all[p.Name] = v
 	}
 	return all
