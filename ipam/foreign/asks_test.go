@@ -367,3 +367,33 @@ func TestUnseen(t *testing.T) {
 		t.Errorf("after the word that the status tells all: stage %d, %q", found.Stage, found.Why)
 	}
 }
+
+// TestLetIsNotWaitedFor: what a person says of a definition in spec.shareWith is the last word.
+// Who writes that definition anew, or names what no agent can read, holds up nothing.
+func TestLetIsNotWaitedFor(t *testing.T) {
+	d := definition("theirs", `{"type":"host-local","subnet":"10.0.0.0/24","dataDir":"/proc/1/mem"}`)
+	d.Changed = now.Add(-time.Minute)
+	unread := protocol.Unseen{HostLocal: protocol.HostLocal{Network: "theirs", DataDir: d.DataDir}, Why: "no directory"}
+	for _, tt := range []struct {
+		name  string
+		pods  []Pod
+		says  protocol.Report
+		share string
+		want  Stage
+	}{
+		{"its pod shows nothing", []Pod{pod("p", "ns/theirs", "")}, protocol.Report{}, "", StagePods},
+		{"its pod shows nothing", []Pod{pod("p", "ns/theirs", "")}, protocol.Report{}, "ns/theirs", StageClear},
+		{"its files cannot be read", nil, protocol.Report{Unseen: []protocol.Unseen{unread}}, "", StageReports},
+		{"its files cannot be read", nil, protocol.Report{Unseen: []protocol.Unseen{unread}}, "ns/theirs", StageClear},
+	} {
+		p := openings(lan(t))
+		p.ShareWith = []string{tt.share}
+		_, _, found := weighed(p, Facts{
+			Definitions: []Definition{switched, d}, Pods: tt.pods, Agents: map[protocol.NodeName]bool{"n1": true},
+			Reports: map[protocol.NodeName]protocol.Report{"n1": tt.says},
+		})
+		if found.Stage != tt.want {
+			t.Errorf("%s, shared with %q: stage %d, %q; want %d", tt.name, tt.share, found.Stage, found.Why, tt.want)
+		}
+	}
+}

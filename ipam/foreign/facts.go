@@ -155,13 +155,19 @@ func (p Pod) Selects(of map[string]bool) bool {
 // gives reports whether p can ever give an address.
 func (p Pool) gives(a netip.Addr) bool { return p.Whole.Assignable(a) == nil }
 
+// isLet reports whether a person says of d that the other IPAM which it names gives none of p's
+// addresses.
+func (p Pool) isLet(d Definition) bool {
+	return d.IPAM != Type && slices.Contains(p.ShareWith, d.String())
+}
+
 // Others returns those definitions of p's segment by which another IPAM may give addresses of p,
 // and these addresses, with those that other pools give: see [Pool.Besides].
 func (p Pool) Others(all []Definition) (by []Definition, gives *netipx.IPSet) {
 	var set netipx.IPSetBuilder
 	set.AddSet(p.Taken())
 	for _, d := range p.Segment(all) {
-		if d.IPAM == Type || d.Takes == nil || slices.Contains(p.ShareWith, d.String()) {
+		if d.IPAM == Type || d.Takes == nil || p.isLet(d) {
 			continue
 		}
 		var both netipx.IPSetBuilder

@@ -23,10 +23,14 @@ const retriedWithin = 150 * time.Second
 // always been Tenure's counts only for pods that were bound while another may have had its name.
 // One that is gone, or has left the segment, counts for pods that were bound before. Whether the
 // other IPAM is done with them their nodes have to say: see hasAll and hasAsked. Not so of pods
-// that show what Tenure has given them. After AddWithin no pod counts.
+// that show what Tenure has given them, nor of pods that select a definition of which a person says
+// that it gives none of the pool's addresses. After AddWithin no pod counts.
 func (w *weighing) pending() (waiting []*Pod) {
 	since := map[string]time.Time{}
 	for _, d := range w.segment.definitions {
+		if w.isLet(d) {
+			continue
+		}
 		at := w.Since
 		if d.Changed.After(at) {
 			at = d.Changed
@@ -40,7 +44,7 @@ func (w *weighing) pending() (waiting []*Pod) {
 	}
 	for _, d := range w.former {
 		name, at := d.String(), d.Changed.Add(skew)
-		if (w.known[name] == nil || w.left[name]) && w.Now.Sub(d.Changed) <= AddWithin && at.After(since[name]) {
+		if !w.isLet(d) && (w.known[name] == nil || w.left[name]) && w.Now.Sub(d.Changed) <= AddWithin && at.After(since[name]) {
 			since[name] = at
 		}
 	}

@@ -114,9 +114,10 @@ func (e *Evidence) Weigh(p *Pool) Finding {
 	return f
 }
 
-// needFiles notes that the files of a definition's network have to be read.
+// needFiles notes that the files of a definition's network have to be read. By one that a person
+// lets, the pool's addresses are not given.
 func (w *weighing) needFiles(d Definition) {
-	if w.MayUse == nil || w.MayUse(d.Namespace) {
+	if !w.isLet(d) && (w.MayUse == nil || w.MayUse(d.Namespace)) {
 		w.files[protocol.HostLocal{Network: d.Network, DataDir: d.DataDir}] = true
 	}
 }
