@@ -146,8 +146,9 @@ type spec struct {
 	since, clear time.Time
 }
 
-// opensWithin is for how long that may be: a live read and a write of the API server's.
-const opensWithin = 3 * kube.CallTimeout
+// opensWithin is for how long that may be: a live list, a live read and a write of the API
+// server's.
+const opensWithin = kube.ListTimeout + 2*kube.CallTimeout
 
 // Of returns the last verdict on a pool, the zero foreign.Verdict if there is none.
 func (l *Looker) Of(pool protocol.PoolName) foreign.Verdict {

@@ -38,7 +38,7 @@ func (t *look) see(ctx context.Context, objects []v1alpha1.IPPool, kept map[prot
 		p.Begins = p.Fresh || kube.GivenAway(o)
 		if len(o.Status.Withheld) > 0 {
 			p.Withheld = withheldOf(o, whole)
-			p.Releases = open && t.facts.Now.Sub(t.specs[o.UID].clear) < opensWithin
+			p.Releases = t.facts.Now.Sub(t.specs[o.UID].clear) < opensWithin
 		}
 		if poolspec.InDefaultDomain(o.Name, o.Spec.Domain) {
 			p.Domain, p.Unnamed = "", true
