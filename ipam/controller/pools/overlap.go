@@ -37,7 +37,9 @@ func overlapping(p *v1alpha1.IPPool, shape *allocator.Shape, others []v1alpha1.I
 			continue
 		}
 		found.siblings = append(found.siblings, o.Name)
-		if implicit(o) && !implicit(p) && p.Status.Leasing == v1alpha1.LeasingOpen {
+		open := p.Status.Leasing == v1alpha1.LeasingOpen
+		wasOpen := p.Status.Opening != "" && o.Status.Leasing != v1alpha1.LeasingOpen
+		if implicit(o) && !implicit(p) && (open || wasOpen) {
 			continue // whoever edits a definition closes no pool that a person has written
 		}
 		if first := o.CreationTimestamp.Compare(p.CreationTimestamp.Time); first < 0 || first == 0 && o.Name < p.Name {

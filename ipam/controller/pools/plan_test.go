@@ -413,6 +413,15 @@ func TestOverlaps(t *testing.T) {
 	if got := overlapping(&others[0], shape, others, shapes); fmt.Sprint(got) != "{[new old] []}" {
 		t.Errorf("a person's pool is open, and the older one is of definitions: %+v; want no older one", got)
 	}
+	closed(30)(&others[0])
+	if got := overlapping(&others[0], shape, others, shapes); fmt.Sprint(got) != "{[new old] []}" {
+		t.Errorf("a person's pool was open, and the older one of definitions is not: %+v; want no older one", got)
+	}
+	others[1].Status.Leasing = v1alpha1.LeasingOpen
+	if got := overlapping(&others[0], shape, others, shapes); fmt.Sprint(got) != "{[new old] [old]}" {
+		t.Errorf("a person's pool was open, and the older one of definitions is: %+v; want old older", got)
+	}
+	others[1].Status.Leasing = ""
 	others[1].Labels, others[0].Status = nil, v1alpha1.IPPoolStatus{}
 	if got := overlapping(&others[0], shape, others, shapes); fmt.Sprint(got) != "{[new old] [old]}" {
 		t.Errorf("of the default domain: %+v; want siblings new and old, old older", got)
