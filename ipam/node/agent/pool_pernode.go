@@ -75,7 +75,7 @@ func (p *knownPool) isSubnet(r protocol.Right) bool {
 
 // ownLease returns the block of a pool that this node has leased, or may have. One that the ranges
 // do not have any more is none. Nor is one of which nothing new is given, since it was taken away,
-// or the store was lost that had it.
+// or the store was lost that had it. One that is being given back counts only if there is no other.
 func (bs *blocks) ownLease(known *knownPool) (own netip.Prefix, err error) {
 	err = bs.st.Peek(func(tx *store.Tx) error {
 		for r, err := range tx.Rights() {
@@ -86,8 +86,9 @@ func (bs *blocks) ownLease(known *knownPool) (own netip.Prefix, err error) {
 				continue
 			}
 			if _, there := known.shape.Locate(r.Block.Addr()); there {
-				own = r.Block
-				return nil
+				if own = r.Block; r.Phase != protocol.Releasing {
+					return nil
+				}
 			}
 		}
 		return nil

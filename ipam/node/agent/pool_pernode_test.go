@@ -207,3 +207,18 @@ func TestAsksNobody(t *testing.T) {
 		}
 	})
 }
+
+// TestSubnetBesideOneThatGoes: a subnet that is being given back does not hide the one that the
+// node has: an address of the first is not this node's.
+func TestSubnetBesideOneThatGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for phase, want := range map[protocol.Phase]string{protocol.Held: "10.0.0.4/30", protocol.Lost: "10.0.0.0/30"} {
+			a, p := newPerNodeAgent(t)
+			putLease(t, a, p, "10.0.0.0/30", protocol.Releasing)
+			putLease(t, a, p, "10.0.0.4/30", phase)
+			if own, err := a.blocks.ownLease(p.known); err != nil || own.String() != want {
+				t.Errorf("beside one that goes, and with one that is %s, the node's own is %v, %v; want %s", phase, own, err, want)
+			}
+		}
+	})
+}
