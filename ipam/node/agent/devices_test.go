@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"testing"
 
 	"github.com/tenure-ipam/tenure/ipam/agentapi"
@@ -182,5 +183,29 @@ func TestFrozenForAResourceClaim(t *testing.T) {
 				t.Errorf("frozen for %q, %v; want %q", got, err, tt.want)
 			}
 		})
+	}
+}
+
+// TestDeviceOutlivesAFrozenStore: what a device was read back with stays its own when nothing of
+// the lost store's time runs any more: the device has no network namespace of that time.
+func TestDeviceOutlivesAFrozenStore(t *testing.T) {
+	a := newRestoredAgent(t)
+	lease := protocol.FrozenLease(protocol.Lease{
+		Meta: protocol.Meta{Name: protocol.LeaseName("lan", netip.MustParsePrefix("10.0.0.4/30")), UID: "u", Revision: "7"}, Pool: "lan",
+		Block: netip.MustParsePrefix("10.0.0.4/30"), Holder: protocol.Holder{Node: "n1"}, Store: "lost", Term: 1, Writes: 1,
+	})
+	on := func(key store.Key, netns string) store.Attachment {
+		return store.Attachment{Key: key, Netns: netns, Addresses: []store.Address{{Addr: netip.MustParseAddr("10.0.0.5"), Bits: 24, Pool: "lan", Lease: lease.Name}}}
+	}
+	device := on(store.Key{Network: "lan", ContainerID: "rc", IfName: "eth1"}, store.ResourceClaimNetns("nic"))
+	pod := on(store.Key{Network: "lan", ContainerID: "sandbox", IfName: "net1"}, "/run/netns/gone")
+	if err := a.st.Update(t.Context(), func(tx *store.Tx) error {
+		return errors.Join(tx.PutRight(lease), tx.PutAttachment(device), tx.PutAttachment(pod))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	_, unverified, err := a.losses.ofLost("lost")
+	if err != nil || len(unverified) != 1 || unverified[0].Key != pod.Key {
+		t.Errorf("freed with the lost store: %v, %v; want only %v", unverified, err, pod.Key)
 	}
 }

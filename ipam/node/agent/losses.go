@@ -279,7 +279,8 @@ func (ls *losses) giveBackLost(ctx context.Context, id protocol.StoreID) error {
 }
 
 // ofLost returns the rights of a lost store, and the attachments on them whose
-// network namespace is not known.
+// network namespace is not known. The device of a ResourceClaim has none, and is not among them: a
+// pod that started after the loss may have it.
 func (ls *losses) ofLost(id protocol.StoreID) (rights []protocol.Right, unverified []store.Attachment, err error) {
 	err = ls.st.View(func(tx *store.Tx) error {
 		rights, unverified = nil, nil
@@ -298,7 +299,7 @@ func (ls *losses) ofLost(id protocol.StoreID) (rights []protocol.Right, unverifi
 				return err
 			}
 			rests := names[att.Use] || slices.ContainsFunc(att.Addresses, func(x store.Address) bool { return names[x.Lease] })
-			if rests && att.NetnsID == "" {
+			if _, claimed := att.ResourceClaim(); rests && !claimed && att.NetnsID == "" {
 				unverified = append(unverified, att)
 			}
 		}
