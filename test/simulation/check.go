@@ -121,7 +121,7 @@ func (n *simNode) check() {
 	}
 	att := n.disk.atts[s.key()]
 	for _, x := range att.addrs {
-		if r := n.disk.rights[att.under(x)]; r.Phase == protocol.Lost && !n.disowned[s.key()] && !n.inherits(r.Name) {
+		if r := n.disk.rights[att.under(x)]; r.Phase == protocol.Lost && !n.disowned[s.key()] && !n.inherits(r.Name) && !n.w.ofEarlierPool(r) {
 			n.w.fail(I2, "CHECK of %v: %v rests on %s, which counts as taken, and nobody took it", s, x.addr, r.Name)
 		}
 	}

@@ -38,6 +38,9 @@ func poolOf(obj *v1alpha1.IPPool) simPool {
 
 // why says why the pool is not open.
 func (p simPool) why() string {
+	if p.obj == nil {
+		return "it is not there"
+	}
 	c := meta.FindStatusCondition(p.obj.Status.Conditions, v1alpha1.PoolReady)
 	if c == nil {
 		return "it says nothing"
