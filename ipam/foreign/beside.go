@@ -171,6 +171,9 @@ type Beside struct {
 	// Lease is one of those by which it still keeps addresses that its ranges do not have any more,
 	// "" where its ranges have them.
 	Lease string
+	// Moved says that pods have addresses of that lease by definitions of the pool's own, which
+	// were of the other pool before.
+	Moved bool
 }
 
 // Besides returns the other pools that give addresses of p, and are not known to be of another
@@ -243,9 +246,9 @@ func (p *Pool) Taken() *netipx.IPSet {
 
 // lingering returns the pools whose leases still keep addresses that p is about to give, and that
 // these pools do not give any more: by an edit they have lost them, or exclude what somebody has,
-// or their specs are faulty. If the controller has made both, a definition may have moved
-// from the other pool to p: no definition has the other one any more, or a pod has such an
-// address by a definition of p's. What p has had is not looked at.
+// or their specs are faulty. A definition may have moved from the other pool to p: a pod has such
+// an address by a definition of p's, also where people have told the two apart; or the controller
+// has made both, and no definition has the other one any more. What p has had is not looked at.
 func (w *weighing) lingering() (all []Beside) {
 	var b netipx.IPSetBuilder
 	switch {
@@ -263,21 +266,22 @@ func (w *weighing) lingering() (all []Beside) {
 	}
 	moved := w.moved(about)
 	for name, o := range w.among.byName {
-		if name == w.Name || w.sibling(o) || w.told(o) {
+		if name == w.Name || w.sibling(o) {
 			continue
 		}
+		told := w.told(o)
 		keeps := func(l protocol.Lease) bool { return w.stillHas(o, l, about) }
 		if w.apart(o) {
-			keeps = func(l protocol.Lease) bool {
-				return w.ends(o) || moved.OverlapsPrefix(l.Block)
-			}
+			keeps = func(l protocol.Lease) bool { return !told && w.ends(o) || moved.OverlapsPrefix(l.Block) }
 		}
 		var found *protocol.Lease
 		for _, l := range w.Leases[name] {
 			if !about.OverlapsPrefix(l.Block) {
 				continue
 			}
-			w.ask(l.Holder.Node) // what was published may be old
+			if !told {
+				w.ask(l.Holder.Node) // what was published may be old
+			}
 			if found == nil && keeps(l) {
 				found = &l
 			}
@@ -285,6 +289,7 @@ func (w *weighing) lingering() (all []Beside) {
 		if found != nil {
 			b := w.beside(o)
 			b.First, b.Lease = true, fmt.Sprintf("%s of %v on %v", found.Name, found.Holder, found.Block)
+			b.Moved = w.apart(o) && moved.OverlapsPrefix(found.Block)
 			all = append(all, b)
 		}
 	}

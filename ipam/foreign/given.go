@@ -62,26 +62,34 @@ func (w *weighing) moved(of *netipx.IPSet) *netipx.IPSet {
 	return set
 }
 
-// byOwn reports whether Tenure has given what a node says by a definition that is p's own.
-// The pod's status tells by which, or the network's name. If several definitions have that
-// name, those count that the pod selects.
+// byOwn reports whether Tenure has given what a node says by a definition that is p's own. The
+// network's name tells, and the pod's status, if its definition is of the pod's namespace: anybody
+// can write one. If several definitions have that name, those count that the pod selects, or else
+// those of its namespace. If none has it any more, it may be any that its namespace has by now.
 func (w *weighing) byOwn(node protocol.NodeName, s protocol.Sighting) bool {
 	pod, _ := w.podOf(node, s)
-	own, others := false, false
-	for _, unselected := range []bool{false, true} {
-		for i := range w.Definitions {
-			d := &w.Definitions[i]
-			if d.Network == s.Network && (unselected || slices.Contains(pod.Selected, d.String())) {
-				own, others = own || w.isOwn(d), others || !w.isOwn(d)
+	if slices.ContainsFunc(pod.Shows, func(x npwg.Shown) bool {
+		d := w.known[x.Definition]
+		return w.isOwn(d) && d.Namespace == s.Pod.Namespace && slices.Contains(x.Addrs, s.Addr)
+	}) {
+		return true
+	}
+	for _, counts := range []func(Definition) bool{
+		func(d Definition) bool { return slices.Contains(pod.Selected, d.String()) },
+		func(d Definition) bool { return d.Namespace == s.Pod.Namespace },
+		func(Definition) bool { return true },
+	} {
+		own, others := false, false
+		for i, d := range w.Definitions {
+			if d.Network == s.Network && counts(d) {
+				own, others = own || w.isOwn(&w.Definitions[i]), others || !w.isOwn(&w.Definitions[i])
 			}
 		}
 		if own || others {
-			break
+			return own && !others
 		}
 	}
-	return own && !others || slices.ContainsFunc(pod.Shows, func(x npwg.Shown) bool {
-		return w.isOwn(w.known[x.Definition]) && slices.Contains(x.Addrs, s.Addr)
-	})
+	return slices.ContainsFunc(w.Definitions, func(d Definition) bool { return d.Namespace == s.Pod.Namespace && w.isOwn(&d) })
 }
 
 // isOwn reports whether a definition, nil if it is gone, is p's own.

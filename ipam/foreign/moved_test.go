@@ -138,3 +138,104 @@ func TestOneOfTwoDefinitionsMoves(t *testing.T) {
 		}
 	}
 }
+
+// movedFacts are a pool old that the definition stays has, and its lease of 10.0.0.0/28 on n1; and
+// p, which is about to be opened for the definition is, which was old's a moment ago. A pod of n1,
+// which selects ns/selects, has 10.0.0.5 by Tenure on a network.
+func movedFacts(old, p *Pool, stays, is Definition, selects, network string) Facts {
+	old.Opens = true
+	p.CheckAll, p.New, p.Since = true, p.Whole.Usable(), now.Add(-2*time.Second)
+	given := sighting("10.0.0.5", "p", network)
+	given.IPAM = Type
+	facts := Facts{
+		Definitions: []Definition{is, stays}, Pods: []Pod{pod("p", "ns/"+selects, "10.0.0.5")},
+		Agents:  map[protocol.NodeName]bool{"n1": true},
+		Reports: map[protocol.NodeName]protocol.Report{"n1": {Has: []protocol.Sighting{given}, Running: []protocol.UID{"p"}}},
+		Leases:  map[protocol.PoolName][]protocol.Lease{old.Name: {of(old)}},
+	}
+	Among([]*Pool{old, p}, facts.Definitions)
+	return facts
+}
+
+// The ranges of a definition of Tenure's, without a name and with one.
+const (
+	plainRange = `{"type":"tenure","range":"10.0.0.0/24"}`
+	blueRange  = `{"type":"tenure","range":"10.0.0.0/24","network_name":"blue"}`
+)
+
+// TestDefinitionMovesToAToldPool (I1): people have said that two networks are two. A definition
+// that moves from the one to the other takes its running pods along: they are of the other network.
+func TestDefinitionMovesToAToldPool(t *testing.T) {
+	for _, how := range []string{"domains", "shareWith of a person's pool", "shareWith of an implicit pool"} {
+		stays, moves := definition("stays", `{"type":"tenure","pool":"lan1"}`), definition("net", `{"type":"tenure","pool":"lan2"}`)
+		if how != "domains" {
+			stays = definition("stays", plainRange)
+		}
+		if how == "shareWith of an implicit pool" {
+			moves = definition("net", blueRange)
+		}
+		old, p := implicitly(t, stays), begins(t, moves)
+		switch how {
+		case "domains":
+			old.Implicit, p.Implicit = false, false
+			old.Domain, old.Named, old.Unnamed, p.Domain, p.Named, p.Unnamed = "", "", true, "wire2", "wire2", false
+		case "shareWith of a person's pool":
+			p.Implicit, p.Domain, p.Named, p.ShareWith = false, "", "", []string{string(old.Name)}
+		default:
+			old.ShareWith = []string{string(p.Name)}
+		}
+		facts := movedFacts(old, p, stays, moves, "net", "net")
+		if _, _, f := weighed(*p, facts); f.Stage != StageOthers || len(f.Lingering) != 1 || !f.Lingering[0].Moved {
+			t.Errorf("%s: stage %d, beside %+v; want that it waits for the definition's pods", how, f.Stage, f.Lingering)
+		}
+		facts.Reports = map[protocol.NodeName]protocol.Report{"n1": {Running: []protocol.UID{"other"}}}
+		facts.Pods = nil
+		if _, _, f := weighed(*p, facts); f.Stage != StageClear {
+			t.Errorf("%s, and its pods are gone: stage %d, %q", how, f.Stage, f.Why)
+		}
+	}
+}
+
+// TestDefinitionIsMadeAnewForAnotherPool (I1): a definition is deleted, and made again under
+// another name and for another pool. That one waits for the pods of the first, but not for those
+// of a namespace that has no definition of it.
+func TestDefinitionIsMadeAnewForAnotherPool(t *testing.T) {
+	for namespace, want := range map[string]bool{"ns": true, "other": false} {
+		stays := definition("stays", plainRange)
+		moves := ReadDefinition(namespace, "again", `{"type":"macvlan","ipam":`+blueRange+`}`, nil)
+		old, p := implicitly(t, stays), begins(t, moves)
+		facts := movedFacts(old, p, stays, moves, "gone", "gone")
+		if _, _, f := weighed(*p, facts); len(f.Lingering) > 0 != want {
+			t.Errorf("made again in %s: stage %d, beside %+v; want that it waits: %v", namespace, f.Stage, f.Lingering, want)
+		}
+	}
+}
+
+// TestStatusOfAnotherNamespace: who writes into the status of a pod that it shows an address by
+// another namespace's definition holds up no pool of that.
+func TestStatusOfAnotherNamespace(t *testing.T) {
+	stays := definition("stays", plainRange)
+	moves := ReadDefinition("victim", "net", `{"type":"macvlan","ipam":`+blueRange+`}`, nil)
+	old, p := implicitly(t, stays), begins(t, moves)
+	facts := movedFacts(old, p, stays, moves, "stays", "stays")
+	facts.Pods[0].Shows = pod("p", "victim/net", "10.0.0.5").Shows
+	if _, _, f := weighed(*p, facts); len(f.Lingering) > 0 {
+		t.Errorf("it waits for %+v; want that it does not", f.Lingering)
+	}
+}
+
+// TestAskedByAnOldText (I1): an ADD that came to Tenure a moment ago may have come by what the
+// definition was. It may come again, and get an address by that.
+func TestAskedByAnOldText(t *testing.T) {
+	for ago, want := range map[time.Duration]Stage{3 * time.Second: StagePods, retriedWithin + time.Second: StageClear} {
+		stays, moves, was := definition("stays", plainRange), definition("net", blueRange), definition("net", plainRange)
+		moves.Changed, was.Changed = now.Add(-ago), now.Add(-ago)
+		old, p := implicitly(t, stays), begins(t, moves)
+		facts := movedFacts(old, p, stays, moves, "net", "net")
+		facts.Pods, facts.Former = []Pod{pod("p", "ns/net", "")}, []Definition{was}
+		facts.Reports = map[protocol.NodeName]protocol.Report{"n1": {Running: []protocol.UID{"other"}, Asked: map[string][]protocol.UID{"net": {"p"}}}}
+		if _, _, f := weighed(*p, facts); f.Stage != want {
+			t.Errorf("%v after the edit: stage %d, %q; want %d", ago, f.Stage, f.Why, want)
+		}
+	}
+}

@@ -117,7 +117,8 @@ func (w *weighing) hasAll(p *Pod) bool {
 
 // hasAsked reports whether the ADDs for all of the pool's networks that a pod selects have come to
 // Tenure. Those for others tell nothing: a meta-plugin reads all definitions, and then has one ADD
-// after the other. Nor do they of two definitions that have one network's name, or may have.
+// after the other. Nor do they of two definitions that have one network's name, or may have; nor
+// for a while of one that was another pool's: the ADD may have come by that, and come again.
 func (w *weighing) hasAsked(p *Pod) bool {
 	asked := w.Reports[p.Node].Asked // another node's word is none
 	of := map[string]string{}        // the definition that is of a network's name
@@ -130,11 +131,18 @@ func (w *weighing) hasAsked(p *Pod) bool {
 		switch {
 		case twice && other != name && (w.awaits(name) || w.awaits(other)):
 			return false
-		case w.awaits(name) && !slices.Contains(asked[d.Network], p.uid()):
+		case w.awaits(name) && (!slices.Contains(asked[d.Network], p.uid()) || w.movedLately(name)):
 			return false
 		case !twice || w.awaits(name):
 			of[d.Network] = name
 		}
 	}
 	return true
+}
+
+// movedLately reports whether a definition was Tenure's and of another pool until a moment ago.
+func (w *weighing) movedLately(name string) bool {
+	return slices.ContainsFunc(w.Former, func(was Definition) bool {
+		return was.String() == name && was.IPAM == Type && !w.owns(was) && w.Now.Sub(was.Changed) <= retriedWithin
+	})
 }

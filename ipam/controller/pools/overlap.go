@@ -38,7 +38,7 @@ func overlapping(p *v1alpha1.IPPool, shape *allocator.Shape, others []v1alpha1.I
 		}
 		found.siblings = append(found.siblings, o.Name)
 		open := p.Status.Leasing == v1alpha1.LeasingOpen
-		wasOpen := p.Status.Opening != "" && o.Status.Leasing != v1alpha1.LeasingOpen
+		wasOpen := p.Status.Opening != "" && o.Status.Leasing != v1alpha1.LeasingOpen && o.Spec.Allocation != v1alpha1.AllocationStopped
 		if implicit(o) && !implicit(p) && (open || wasOpen) {
 			continue // whoever edits a definition closes no pool that a person has written
 		}
@@ -266,6 +266,10 @@ func (s seen) tellOverlaps(st *v1alpha1.IPPoolStatus) {
 
 // besideText says which other pools give addresses of p, and what to do about it.
 func besideText(p *v1alpha1.IPPool, all []foreign.Beside, open bool) string {
+	if b := all[0]; b.Moved {
+		return fmt.Sprintf("pods of the pool's own definitions have addresses of it by pool %s, of which the definitions were before (lease %s): "+
+			"this pool gives none of these before that has ended. Delete these pods, and their claims; what nobody has any more is free within six minutes", b.Pool, b.Lease)
+	}
 	var names []string
 	for _, b := range all {
 		switch {
@@ -299,7 +303,7 @@ func besideRemedy(p *v1alpha1.IPPool, b foreign.Beside, open bool) string {
 	}
 	if b.Lease != "" || b.Ends {
 		return fmt.Sprintf("If it is one network, delete the pods, claims and reservations that have these addresses by pool %s, or exclude the addresses here; "+
-			"what nobody has any more is free within two minutes. If there are two, %s", b.Pool, apart)
+			"what nobody has any more is free within six minutes. If there are two, %s", b.Pool, apart)
 	}
 	if open && !implicit(p) && !b.Implicit {
 		return fmt.Sprintf("If it is one network, write one of the two pools into all definitions, and delete the pods and claims that have addresses by the other; or change the ranges. If there are two, %s", apart)

@@ -417,7 +417,11 @@ func TestOverlaps(t *testing.T) {
 	if got := overlapping(&others[0], shape, others, shapes); fmt.Sprint(got) != "{[new old] []}" {
 		t.Errorf("a person's pool was open, and the older one of definitions is not: %+v; want no older one", got)
 	}
-	others[1].Status.Leasing = v1alpha1.LeasingOpen
+	others[1].Spec.Allocation = v1alpha1.AllocationStopped // which does not say that it waits
+	if got := overlapping(&others[0], shape, others, shapes); fmt.Sprint(got) != "{[new old] [old]}" {
+		t.Errorf("a person's pool was open, and the older one of definitions is stopped: %+v; want old older", got)
+	}
+	others[1].Spec.Allocation, others[1].Status.Leasing = "", v1alpha1.LeasingOpen
 	if got := overlapping(&others[0], shape, others, shapes); fmt.Sprint(got) != "{[new old] [old]}" {
 		t.Errorf("a person's pool was open, and the older one of definitions is: %+v; want old older", got)
 	}
