@@ -52,7 +52,7 @@ type Evidence struct {
 	// without an address, which pods they say run.
 	given map[sighted][]string
 	runs  map[sighted]bool
-	// gave is what the nodes say that Tenure has given there, to whatever pod.
+	// gave is what the nodes say that Tenure has given there, to whatever pod, and not taken back.
 	gave map[sighted]bool
 	// has are the addresses that are kept for a pod, or that it is said to have.
 	has map[named]map[netip.Addr]bool
@@ -205,7 +205,9 @@ func (e *Evidence) report(node protocol.NodeName, r protocol.Report, kept []Kept
 				at.name = s.Pod.String()
 			}
 			e.given[at] = append(e.given[at], s.Network)
-			e.gave[sighted{node: node, addr: s.Addr}] = true
+			if !s.Freed {
+				e.gave[sighted{node: node, addr: s.Addr}] = true
+			}
 			continue
 		}
 		pod, ok := e.podOf(node, s)

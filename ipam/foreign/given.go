@@ -49,7 +49,7 @@ func (w *weighing) moved(of *netipx.IPSet) *netipx.IPSet {
 	var b netipx.IPSetBuilder
 	for node, r := range w.Reports {
 		for _, s := range r.Has {
-			if s.IPAM != Type || !of.Contains(s.Addr) {
+			if s.IPAM != Type || s.Freed || !of.Contains(s.Addr) {
 				continue
 			}
 			_, leased := w.leaseOf(w.Pool, s.Addr)
@@ -63,9 +63,9 @@ func (w *weighing) moved(of *netipx.IPSet) *netipx.IPSet {
 }
 
 // byOwn reports whether Tenure has given what a node says by a definition that is p's own. The
-// network's name tells, and the pod's status, if its definition is of the pod's namespace: anybody
-// can write one. If several definitions have that name, those count that the pod selects, or else
-// those of its namespace. If none has it any more, it may be any that its namespace has by now.
+// pod's status tells, if its definition is of the pod's namespace: anybody can write one. Else the
+// network's name does. If several definitions have that, those count that the pod selects, or else
+// those of its namespace. If none of these has it any more, the pod tells by what it selects.
 func (w *weighing) byOwn(node protocol.NodeName, s protocol.Sighting) bool {
 	pod, _ := w.podOf(node, s)
 	if slices.ContainsFunc(pod.Shows, func(x npwg.Shown) bool {
@@ -74,27 +74,43 @@ func (w *weighing) byOwn(node protocol.NodeName, s protocol.Sighting) bool {
 	}) {
 		return true
 	}
-	for _, counts := range []func(Definition) bool{
-		func(d Definition) bool { return slices.Contains(pod.Selected, d.String()) },
-		func(d Definition) bool { return d.Namespace == s.Pod.Namespace },
-		func(Definition) bool { return true },
-	} {
-		own, others := false, false
+	of := func(counts func(Definition) bool) (own, others bool) {
 		for i, d := range w.Definitions {
 			if d.Network == s.Network && counts(d) {
 				own, others = own || w.isOwn(&w.Definitions[i]), others || !w.isOwn(&w.Definitions[i])
 			}
 		}
-		if own || others {
-			return own && !others
-		}
+		return own, others
 	}
-	return slices.ContainsFunc(w.Definitions, func(d Definition) bool { return d.Namespace == s.Pod.Namespace && w.isOwn(&d) })
+	if own, others := of(func(d Definition) bool { return slices.Contains(pod.Selected, d.String()) }); own || others {
+		return own && !others
+	}
+	if own, others := of(func(d Definition) bool { return d.Namespace == s.Pod.Namespace }); own || others {
+		return own && !others
+	}
+	if slices.ContainsFunc(pod.Selected, func(name string) bool {
+		return w.isOwn(w.known[name]) || w.madeAnew(name, s.Pod.Namespace)
+	}) {
+		return true
+	}
+	own, others := of(func(Definition) bool { return true })
+	return own && !others
 }
 
-// isOwn reports whether a definition, nil if it is gone, is p's own.
+// isOwn reports whether a definition, nil if it is gone, is p's own, and p's owner has not said
+// that it shares nothing with p.
 func (w *weighing) isOwn(d *Definition) bool {
-	return d != nil && w.mine[d.String()] && w.owns(*d)
+	return d != nil && w.mine[d.String()] && w.owns(*d) && !slices.Contains(w.ShareWith, d.String()) &&
+		(w.MayUse == nil || w.MayUse(d.Namespace))
+}
+
+// madeAnew reports whether a definition is gone, and may have been made again under another name,
+// as one of p's own. It is remembered, or of the namespace of a pod that its node has seen.
+func (w *weighing) madeAnew(name, seen string) bool {
+	namespace, _, _ := strings.Cut(name, "/")
+	return w.known[name] == nil &&
+		(namespace == seen || slices.ContainsFunc(w.Former, func(was Definition) bool { return was.String() == name })) &&
+		slices.ContainsFunc(w.Definitions, func(d Definition) bool { return d.Namespace == namespace && w.isOwn(&d) })
 }
 
 // leasesOf returns the leases of a pool as it is now, by address.

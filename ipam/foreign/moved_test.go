@@ -188,7 +188,9 @@ func TestDefinitionMovesToAToldPool(t *testing.T) {
 		if _, _, f := weighed(*p, facts); f.Stage != StageOthers || len(f.Lingering) != 1 || !f.Lingering[0].Moved {
 			t.Errorf("%s: stage %d, beside %+v; want that it waits for the definition's pods", how, f.Stage, f.Lingering)
 		}
-		facts.Reports = map[protocol.NodeName]protocol.Report{"n1": {Running: []protocol.UID{"other"}}}
+		given := facts.Reports["n1"].Has[0]
+		given.Freed = true
+		facts.Reports = map[protocol.NodeName]protocol.Report{"n1": {Has: []protocol.Sighting{given}, Running: []protocol.UID{"other"}}}
 		facts.Pods = nil
 		if _, _, f := weighed(*p, facts); f.Stage != StageClear {
 			t.Errorf("%s, and its pods are gone: stage %d, %q", how, f.Stage, f.Why)
@@ -236,6 +238,94 @@ func TestAskedByAnOldText(t *testing.T) {
 		facts.Reports = map[protocol.NodeName]protocol.Report{"n1": {Running: []protocol.UID{"other"}, Asked: map[string][]protocol.UID{"net": {"p"}}}}
 		if _, _, f := weighed(*p, facts); f.Stage != want {
 			t.Errorf("%v after the edit: stage %d, %q; want %d", ago, f.Stage, f.Why, want)
+		}
+	}
+}
+
+// TestOwnerHasTheLastWord: who may edit definitions of a namespace, and not use the pool, holds it
+// up neither by a definition that is written again and again, nor by one that moves to it.
+func TestOwnerHasTheLastWord(t *testing.T) {
+	may := func(namespace string) bool { return namespace == "ns" }
+	for _, text := range []string{`{"type":"tenure","pool":"lan"}`, `{"type":"tenure","pools":[{"byNamespace":"net"}]}`} {
+		edited := ReadDefinition("evil", "net", `{"name":"evilnet","type":"macvlan","ipam":`+text+`}`, nil)
+		own := switched
+		edited.Changed, own.Changed = now.Add(-9*time.Minute), now.Add(-24*time.Hour)
+		p := openings(lan(t))
+		p.Since, p.MayUse, p.ShareWith = now.Add(-24*time.Hour), may, []string{"evil/net"}
+		x := pod("x", "evil/net", "")
+		x.Namespace, x.Selected = "evil", append(x.Selected, "evil/missing")
+		facts := Facts{
+			Definitions: []Definition{edited, own}, Pods: []Pod{x}, Agents: map[protocol.NodeName]bool{"n1": true},
+			Reports: map[protocol.NodeName]protocol.Report{"n1": {Running: []protocol.UID{"x", "other"}}},
+		}
+		Among([]*Pool{&p}, facts.Definitions)
+		if _, _, f := weighed(p, facts); f.Stage != StageClear {
+			t.Errorf("%s, written again: stage %d, %q", text, f.Stage, f.Why)
+		}
+	}
+	for _, let := range [][]string{{"evil/net"}, nil} {
+		stays, own := definition("stays", plainRange), definition("own", `{"type":"tenure","pool":"lan2"}`)
+		moves := ReadDefinition("evil", "net", `{"name":"net","type":"macvlan","ipam":{"type":"tenure","pool":"lan2"}}`, nil)
+		old, p := implicitly(t, stays), begins(t, own)
+		p.Implicit, p.Domain, p.Named, p.ShareWith = false, "", "", append(let, string(old.Name))
+		if let == nil {
+			p.MayUse = may
+		}
+		facts := movedFacts(old, p, stays, moves, "x", "net")
+		facts.Definitions = append(facts.Definitions, own)
+		facts.Pods[0].Namespace, facts.Pods[0].Selected, facts.Pods[0].Shows = "evil", []string{"evil/net"}, nil
+		facts.Reports["n1"].Has[0].Pod.Namespace = "evil"
+		Among([]*Pool{old, p}, facts.Definitions)
+		if _, _, f := weighed(*p, facts); len(f.Lingering) > 0 {
+			t.Errorf("moved, and let %v: it waits for %+v", let, f.Lingering)
+		}
+	}
+}
+
+// TestNotMoved: two pools that are told apart open side by side. What a device of a ResourceClaim
+// has is on a network that no definition has; so is what a pod has by a definition of the other
+// pool whose configuration got another name.
+func TestNotMoved(t *testing.T) {
+	for _, selects := range []string{"", "ns/stays"} {
+		stays := ReadDefinition("ns", "stays", `{"name":"renamed","type":"macvlan","ipam":{"type":"tenure","pool":"lan1"}}`, nil)
+		own := definition("own", `{"type":"tenure","pool":"lan2"}`)
+		old, p := implicitly(t, stays), begins(t, own)
+		old.Implicit, p.Implicit = false, false
+		old.Domain, old.Named, p.Domain, p.Named = "one", "one", "two", "two"
+		facts := movedFacts(old, p, stays, own, "stays", "stays")
+		if selects == "" {
+			facts.Pods = nil
+		}
+		if _, _, f := weighed(*p, facts); len(f.Lingering) > 0 {
+			t.Errorf("a pod that selects %q: it waits for %+v", selects, f.Lingering)
+		}
+	}
+}
+
+// TestMadeAnewBesideOthers (I1): a definition is deleted, and made again under another name, while
+// another namespace has one of the old name, or while pods of other namespaces select it. The pool
+// waits for its pods; where no agent lives, their status counts, as of a definition that is there.
+func TestMadeAnewBesideOthers(t *testing.T) {
+	for _, tt := range []struct {
+		stays, was string
+		dead       bool
+	}{{"team2/lan", "ns/lan", false}, {"team2/else", "infra/lan", false}, {"team2/else", "ns/lan", true}} {
+		read := func(name, ipam string) Definition {
+			namespace, name, _ := strings.Cut(name, "/")
+			return ReadDefinition(namespace, name, `{"type":"macvlan","ipam":`+ipam+`}`, nil)
+		}
+		stays, was, is := read(tt.stays, plainRange), read(tt.was, plainRange), read(tt.was+"-blue", blueRange)
+		was.Changed = now.Add(-5 * time.Second)
+		old, p := implicitly(t, stays), begins(t, is)
+		facts := movedFacts(old, p, stays, is, "x", "lan")
+		facts.Pods[0].Selected, facts.Pods[0].Shows[0].Definition = []string{tt.was}, tt.was
+		facts.Former = []Definition{was}
+		if tt.dead {
+			facts.Agents, facts.Reports = map[protocol.NodeName]bool{"n1": false}, nil
+		}
+		keep, _, f := weighed(*p, facts)
+		if len(f.Lingering) > 0 == tt.dead || len(keep) > 0 != tt.dead {
+			t.Errorf("%+v: stage %d, keeps %v, beside %+v", tt, f.Stage, keep, f.Lingering)
 		}
 	}
 }

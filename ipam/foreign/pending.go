@@ -28,7 +28,7 @@ const retriedWithin = 150 * time.Second
 func (w *weighing) pending() (waiting []*Pod) {
 	since := map[string]time.Time{}
 	for _, d := range w.segment.definitions {
-		if w.isLet(d) {
+		if slices.Contains(w.ShareWith, d.String()) { // also of one that is Tenure's by now
 			continue
 		}
 		at := w.Since

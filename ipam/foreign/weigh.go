@@ -287,9 +287,9 @@ func (w *weighing) elsewhere(c claim) bool {
 // believed reports whether a pod has what its status alone says. Of a pod whose node has an agent
 // that lives, that agent has to say that the pod runs: the status is older than what was read of
 // the API server, or newer, and by itself does not tell whether the pod still has the address. Nor
-// does it count alone of a definition that is not there, or of a pool that the namespace may not
-// use. Nor does it before the node of a pod that the address is kept for has said what that pod
-// has.
+// does it count alone of a definition that is not there, unless that was made again a while ago
+// and no agent can say more; or of a pool that the namespace may not use. Nor does it before the
+// node of a pod that the address is kept for has said what that pod has.
 func (w *weighing) believed(c claim) bool {
 	if node := w.keepsOn(c.addr); w.lives(node) && !w.asked(node, w.Name) {
 		return false
@@ -304,7 +304,8 @@ func (w *weighing) believed(c claim) bool {
 			return false
 		}
 	}
-	return w.known[c.of] != nil && (w.MayUse == nil || w.MayUse(c.pod.Namespace))
+	there := w.known[c.of] != nil || !w.lives(c.pod.Node) && w.madeAnew(c.of, "")
+	return there && (w.MayUse == nil || w.MayUse(c.pod.Namespace))
 }
 
 // askForWaiting notes the nodes that have to say something because of what waits of the pool: those

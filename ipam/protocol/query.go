@@ -87,6 +87,8 @@ type Sighting struct {
 	// Network is the network's name, and IPAM the type of the IPAM that gave the address.
 	Network string `json:"network,omitempty"`
 	IPAM    string `json:"ipam,omitempty"`
+	// Freed says that Tenure has taken the address back, of late.
+	Freed bool `json:"freed,omitempty"`
 }
 
 // String returns r as [Registration.Report] has it. Sightings, in order of their addresses, that

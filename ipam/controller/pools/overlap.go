@@ -266,9 +266,14 @@ func (s seen) tellOverlaps(st *v1alpha1.IPPoolStatus) {
 
 // besideText says which other pools give addresses of p, and what to do about it.
 func besideText(p *v1alpha1.IPPool, all []foreign.Beside, open bool) string {
-	if b := all[0]; b.Moved {
-		return fmt.Sprintf("pods of the pool's own definitions have addresses of it by pool %s, of which the definitions were before (lease %s): "+
-			"this pool gives none of these before that has ended. Delete these pods, and their claims; what nobody has any more is free within six minutes", b.Pool, b.Lease)
+	if i := slices.IndexFunc(all, func(b foreign.Beside) bool { return b.Moved }); i >= 0 {
+		moved := fmt.Sprintf("pods of the pool's own definitions have addresses of it by pool %s, of which the definitions were before (lease %s): "+
+			"this pool gives none of these before that has ended. Delete these pods, and their claims; what nobody has any more is free within two minutes", all[i].Pool, all[i].Lease)
+		rest := slices.DeleteFunc(slices.Clone(all), func(b foreign.Beside) bool { return b.Moved })
+		if len(rest) == 0 {
+			return moved
+		}
+		return moved + "; " + besideText(p, rest, open)
 	}
 	var names []string
 	for _, b := range all {
@@ -303,7 +308,7 @@ func besideRemedy(p *v1alpha1.IPPool, b foreign.Beside, open bool) string {
 	}
 	if b.Lease != "" || b.Ends {
 		return fmt.Sprintf("If it is one network, delete the pods, claims and reservations that have these addresses by pool %s, or exclude the addresses here; "+
-			"what nobody has any more is free within six minutes. If there are two, %s", b.Pool, apart)
+			"what nobody has any more is free within two minutes. If there are two, %s", b.Pool, apart)
 	}
 	if open && !implicit(p) && !b.Implicit {
 		return fmt.Sprintf("If it is one network, write one of the two pools into all definitions, and delete the pods and claims that have addresses by the other; or change the ranges. If there are two, %s", apart)

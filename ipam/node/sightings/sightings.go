@@ -268,6 +268,7 @@ func (r *Reporter) given(ctx context.Context, look protocol.Query, within *netip
 	freed := map[netip.Addr]int{}
 	for _, s := range r.freed.all(r.sched.Now()) { // after the store: what is freed is noted before
 		if freed[s.Addr]++; freed[s.Addr] <= tellsFreed {
+			s.Freed = true
 			has = append(has, s)
 		}
 	}

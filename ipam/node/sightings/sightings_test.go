@@ -111,7 +111,9 @@ func TestReportsWhatTenureHasGiven(t *testing.T) {
 		if err := r.st.Update(t.Context(), func(tx *store.Tx) error { return tx.DeleteAttachment(att.Key) }); err != nil {
 			t.Fatal(err)
 		}
-		says("after the DEL, while the pod still shows it", ours)
+		freed := ours
+		freed.Freed = true
+		says("after the DEL, while the pod still shows it", freed)
 		time.Sleep(latelyKept)
 		says("a while after the DEL")
 	})
