@@ -15,8 +15,11 @@ type simHost struct{ n *simNode }
 
 func netnsPath(cid string) string { return "/var/run/netns/" + cid }
 
-// Gone implements agent.Host.
+// Gone implements agent.Host. Of a namespace that is told without an attachment the path tells.
 func (h simHost) Gone(a store.Attachment) bool {
+	if a.ContainerID == "" {
+		return !h.There(a.Netns)
+	}
 	return h.n.w.fault == M31 || !h.n.netnsOf(a.ContainerID)
 }
 
