@@ -279,8 +279,11 @@ func (w *weighing) lingering() (all []Beside) {
 			if !about.OverlapsPrefix(l.Block) {
 				continue
 			}
-			if !told {
-				w.ask(l.Holder.Node) // what was published may be old
+			w.ask(l.Holder.Node) // what was published may be old
+			if l.Holder.Node == "" && w.apart(o) {
+				for node := range w.Agents { // any may have given it to a pod, or a device
+					w.ask(node)
+				}
 			}
 			if found == nil && keeps(l) {
 				found = &l

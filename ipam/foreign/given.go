@@ -64,37 +64,41 @@ func (w *weighing) moved(of *netipx.IPSet) *netipx.IPSet {
 
 // byOwn reports whether Tenure has given what a node says by a definition that is p's own. The
 // pod's status tells, if its definition is of the pod's namespace: anybody can write one. Else the
-// network's name does. If several definitions have that, those count that the pod selects, or else
-// those of its namespace. If none of these has it any more, the pod tells by what it selects.
+// network's name does: if several definitions have that, those of the pod's namespace count before
+// others, and what the pod selects before the rest. If none of these has it any more, the pod tells
+// by what it selects; of another namespace only what no other pool's definition can be meant by.
 func (w *weighing) byOwn(node protocol.NodeName, s protocol.Sighting) bool {
+	if s.Pod.Namespace != "" && w.MayUse != nil && !w.MayUse(s.Pod.Namespace) {
+		return false
+	}
 	pod, _ := w.podOf(node, s)
+	here := func(d *Definition) bool { return d.Namespace == s.Pod.Namespace }
+	selected := func(d *Definition) bool { return slices.Contains(pod.Selected, d.String()) }
 	if slices.ContainsFunc(pod.Shows, func(x npwg.Shown) bool {
 		d := w.known[x.Definition]
-		return w.isOwn(d) && d.Namespace == s.Pod.Namespace && slices.Contains(x.Addrs, s.Addr)
+		return w.isOwn(d) && here(d) && slices.Contains(x.Addrs, s.Addr)
 	}) {
 		return true
 	}
-	of := func(counts func(Definition) bool) (own, others bool) {
-		for i, d := range w.Definitions {
-			if d.Network == s.Network && counts(d) {
-				own, others = own || w.isOwn(&w.Definitions[i]), others || !w.isOwn(&w.Definitions[i])
+	of := func(counts func(*Definition) bool) (own, others bool) {
+		for i := range w.Definitions {
+			if d := &w.Definitions[i]; d.Network == s.Network && counts(d) {
+				own, others = own || w.isOwn(d), others || !w.isOwn(d)
 			}
 		}
 		return own, others
 	}
-	if own, others := of(func(d Definition) bool { return slices.Contains(pod.Selected, d.String()) }); own || others {
-		return own && !others
+	for _, counts := range []func(*Definition) bool{func(d *Definition) bool { return here(d) && selected(d) }, here, selected} {
+		if own, others := of(counts); own || others {
+			return own && !others
+		}
 	}
-	if own, others := of(func(d Definition) bool { return d.Namespace == s.Pod.Namespace }); own || others {
-		return own && !others
-	}
-	if slices.ContainsFunc(pod.Selected, func(name string) bool {
-		return w.isOwn(w.known[name]) || w.madeAnew(name, s.Pod.Namespace)
-	}) {
-		return true
-	}
-	own, others := of(func(Definition) bool { return true })
-	return own && !others
+	own, others := of(func(*Definition) bool { return true })
+	device := w.among.byName[protocol.PoolName(s.Network)] != nil // of a ResourceClaim, by the pool's profile
+	return own && !others || !device && slices.ContainsFunc(pod.Selected, func(name string) bool {
+		d := w.known[name]
+		return w.isOwn(d) && (here(d) || !others) || w.madeAnew(name, s.Pod.Namespace)
+	})
 }
 
 // isOwn reports whether a definition, nil if it is gone, is p's own, and p's owner has not said

@@ -226,6 +226,27 @@ func TestStatusOfAnotherNamespace(t *testing.T) {
 	}
 }
 
+// TestSelectionOfAnotherNamespace: nor does who has a running pod select another namespace's
+// definition, whether or not the pool is open to all namespaces.
+func TestSelectionOfAnotherNamespace(t *testing.T) {
+	for _, stays := range []Definition{
+		ReadDefinition("infra", "stays", `{"type":"macvlan","ipam":`+plainRange+`}`, nil),
+		ReadDefinition("evil", "net", `{"type":"macvlan","ipam":`+plainRange+`}`, nil),
+	} {
+		moves := ReadDefinition("victim", "net", `{"type":"macvlan","ipam":`+blueRange+`}`, nil)
+		old, p := implicitly(t, stays), begins(t, moves)
+		facts := movedFacts(old, p, stays, moves, "x", stays.Network)
+		facts.Pods[0].Namespace, facts.Pods[0].Selected, facts.Pods[0].Shows = "evil", []string{"victim/net"}, nil
+		facts.Reports["n1"].Has[0].Pod.Namespace = "evil"
+		for _, may := range []func(string) bool{nil, func(namespace string) bool { return namespace == "victim" }} {
+			p.MayUse = may
+			if _, _, f := weighed(*p, facts); len(f.Lingering) > 0 {
+				t.Errorf("beside %s it waits for %+v; want that it does not", stays, f.Lingering)
+			}
+		}
+	}
+}
+
 // TestAskedByAnOldText (I1): an ADD that came to Tenure a moment ago may have come by what the
 // definition was. It may come again, and get an address by that.
 func TestAskedByAnOldText(t *testing.T) {
@@ -283,21 +304,22 @@ func TestOwnerHasTheLastWord(t *testing.T) {
 }
 
 // TestNotMoved: two pools that are told apart open side by side. What a device of a ResourceClaim
-// has is on a network that no definition has; so is what a pod has by a definition of the other
-// pool whose configuration got another name.
+// has is on a network that no definition has, such as one of the pool's name; so is what a pod has
+// by a definition of the other pool whose configuration got another name. But the nodes are asked.
 func TestNotMoved(t *testing.T) {
-	for _, selects := range []string{"", "ns/stays"} {
+	for network, selects := range map[string]string{"fabric": "", "stays": "ns/stays", "lan1": "ns/own"} {
 		stays := ReadDefinition("ns", "stays", `{"name":"renamed","type":"macvlan","ipam":{"type":"tenure","pool":"lan1"}}`, nil)
 		own := definition("own", `{"type":"tenure","pool":"lan2"}`)
 		old, p := implicitly(t, stays), begins(t, own)
 		old.Implicit, p.Implicit = false, false
 		old.Domain, old.Named, p.Domain, p.Named = "one", "one", "two", "two"
-		facts := movedFacts(old, p, stays, own, "stays", "stays")
+		facts := movedFacts(old, p, stays, own, "stays", network)
+		facts.Pods[0].Selected, facts.Pods[0].Shows = []string{selects}, nil
 		if selects == "" {
 			facts.Pods = nil
 		}
-		if _, _, f := weighed(*p, facts); len(f.Lingering) > 0 {
-			t.Errorf("a pod that selects %q: it waits for %+v", selects, f.Lingering)
+		if _, _, f := weighed(*p, facts); len(f.Lingering) > 0 || !f.Asks["n1"] {
+			t.Errorf("a pod that selects %q: it asks %v and waits for %+v", selects, f.Asks, f.Lingering)
 		}
 	}
 }
