@@ -88,10 +88,12 @@ func heard(t *testing.T, n *fleet.Node, pool, ip string, may bool) {
 			return err
 		}
 		e, ok := errors.AsType[*agentapi.Error](err)
-		switch refused := ok && e.Code == agentapi.CodeInvalidConfig; {
+		refused := ok && e.Code == agentapi.CodeInvalidConfig
+		others := ok && strings.Contains(e.Msg, "address "+ip) && (strings.Contains(e.Msg, "is in a block that") || strings.Contains(e.Msg, "belongs to") || strings.Contains(e.Msg, "is held by"))
+		switch {
 		case refused && may:
 			return fmt.Errorf("%s has not heard that %s may be asked for: %w", n.Name, ip, err)
-		case err != nil && !refused: // also of a node that only knows that there is a newer pool
+		case err != nil && !refused && !(others && may): // also of a node that only knows that there is a newer pool
 			return err
 		case err == nil && !may:
 			return fmt.Errorf("%s has not heard that %s may not be asked for", n.Name, ip)
