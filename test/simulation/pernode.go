@@ -105,11 +105,16 @@ func (d *simDisk) subnets() map[string]protocol.Right {
 
 // checkSubnets holds against each commit of an agent that it leases no subnet beside one that it
 // has, and gives none back that it may keep (Subnet). It goes by what it was told of the pool last,
-// or before: was is what the store had, and is what it has now.
+// or before, and gives back by what it was told a while ago, too: was is what the store had, and is
+// what it has now.
 func (n *simNode) checkSubnets(was, is *simDisk) {
-	now, before := n.heard.kept, n.heard.before
-	if now.Text.PerNode == nil || before.Text.PerNode == nil || was.store != is.store {
+	told := append(slices.Clone(n.heard.before), n.heard.kept)
+	last := told[max(0, len(told)-2):]
+	if len(last) == 1 || was.store != is.store || slices.ContainsFunc(last, func(p agent.Pool) bool { return p.Text.PerNode == nil }) {
 		return
+	}
+	all := func(of []agent.Pool, holds func(agent.Pool) bool) bool {
+		return !slices.ContainsFunc(of, func(p agent.Pool) bool { return !holds(p) })
 	}
 	had, has := was.subnets(), is.subnets()
 	for name, r := range has {
@@ -117,13 +122,13 @@ func (n *simNode) checkSubnets(was, is *simDisk) {
 			continue
 		}
 		for other, o := range had {
-			if _, still := has[other]; still && gives(now.Text, o.Block) && gives(before.Text, o.Block) {
+			if _, still := has[other]; still && all(last, func(p agent.Pool) bool { return gives(p.Text, o.Block) }) {
 				n.w.fail(Subnet, "%s leases %v, and has %v, which pool %s has too", n.machine, r.Block, o.Block, poolName)
 			}
 		}
 	}
 	for name, r := range had {
-		if r.Phase == protocol.Held && is.rights[name].Phase == protocol.Releasing && len(has) == 0 && n.keeps(now, r) && n.keeps(before, r) {
+		if r.Phase == protocol.Held && is.rights[name].Phase == protocol.Releasing && len(has) == 0 && all(told, func(p agent.Pool) bool { return p.Text.PerNode != nil && n.keeps(p, r) }) {
 			n.w.fail(Subnet, "%s gives %v back, which is its subnet of pool %s", n.machine, r.Block, poolName)
 		}
 	}

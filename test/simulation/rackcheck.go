@@ -22,8 +22,8 @@ type hearsay struct {
 	texts  []poolspec.PoolText
 	labels []poolspec.NodeLabels
 	kept   agent.Pool
-	before agent.Pool // what it had before, of another shape or state
-	raw    []byte     // kept, as the store has it
+	before []agent.Pool // what it had before, of another shape or state, the last ones
+	raw    []byte       // kept, as the store has it
 }
 
 // since says from which on what a node was told may count.
@@ -62,7 +62,7 @@ func (n *simNode) keepPool(tx *store.Tx) {
 		must(json.Unmarshal(raw, &n.heard.kept))
 	}
 	if now := n.heard.kept; now.UID != last.UID || now.Open != last.Open || now.Deleting != last.Deleting || !reflect.DeepEqual(now.Text, last.Text) {
-		n.heard.before = last
+		n.heard.before = append(n.heard.before[max(0, len(n.heard.before)-2):], last)
 	}
 }
 
