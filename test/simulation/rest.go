@@ -26,8 +26,9 @@ func (a *simAgent) checkRest(was, is *simDisk) {
 		a.committed = true
 		return
 	}
-	for name, r := range was.rights { // a block that is leased anew is one of which nothing was freed
-		if now := is.rights[name]; now.UID != r.UID || now.Phase != protocol.Held {
+	// Of a block that is leased anew nothing was freed. One that had vanished stays as it was.
+	for name, r := range was.rights {
+		if is.rights[name].Phase != protocol.Held {
 			maps.DeleteFunc(a.freed, func(x netip.Addr, _ time.Duration) bool { return r.Block.Contains(x) })
 		}
 	}
