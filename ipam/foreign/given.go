@@ -8,7 +8,6 @@ import (
 
 	"go4.org/netipx"
 
-	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -52,8 +51,9 @@ func (w *weighing) moved(of *netipx.IPSet) *netipx.IPSet {
 			if s.IPAM != Type || s.Freed || !of.Contains(s.Addr) {
 				continue
 			}
-			_, leased := w.leaseOf(w.Pool, s.Addr)
-			if (w.Fresh || !leased) && w.byOwn(node, s) {
+			l, leased := w.leaseOf(w.Pool, s.Addr)
+			ours := leased && !w.Fresh && (l.Holder.Node == node || l.Holder.Node == "")
+			if !ours && w.byOwn(node, s) {
 				b.Add(s.Addr)
 			}
 		}
@@ -63,32 +63,39 @@ func (w *weighing) moved(of *netipx.IPSet) *netipx.IPSet {
 }
 
 // byOwn reports whether Tenure has given what a node says by a definition that is p's own. The
-// pod's status tells, if its definition is of the pod's namespace: anybody can write one. Else the
-// network's name does: if several definitions have that, those of the pod's namespace count before
-// others, and what the pod selects before the rest. If none of these has it any more, the pod tells
-// by what it selects; of another namespace only what no other pool's definition can be meant by.
+// pod's status tells by which, if that has the network, or is of the pod's namespace: its
+// configuration may have got another name. Else the network's name tells: of several definitions
+// that have it those of the pod's namespace count, and of these the ones that it selects. If none
+// of these has it any more, the pod tells by what it selects; of another namespace only what no
+// other pool's definition can be meant by.
 func (w *weighing) byOwn(node protocol.NodeName, s protocol.Sighting) bool {
-	if s.Pod.Namespace != "" && w.MayUse != nil && !w.MayUse(s.Pod.Namespace) {
-		return false
-	}
 	pod, _ := w.podOf(node, s)
+	isOwn := func(d *Definition) bool { return w.isOwn(d, s.Pod.Namespace) }
 	here := func(d *Definition) bool { return d.Namespace == s.Pod.Namespace }
 	selected := func(d *Definition) bool { return slices.Contains(pod.Selected, d.String()) }
-	if slices.ContainsFunc(pod.Shows, func(x npwg.Shown) bool {
+	shownByOthers := false
+	for _, x := range pod.Shows {
 		d := w.known[x.Definition]
-		return w.isOwn(d) && here(d) && slices.Contains(x.Addrs, s.Addr)
-	}) {
-		return true
+		switch {
+		case d == nil, !slices.Contains(x.Addrs, s.Addr), d.Network != s.Network && !(here(d) && isOwn(d)):
+		case isOwn(d):
+			return true
+		default:
+			shownByOthers = true
+		}
+	}
+	if shownByOthers {
+		return false
 	}
 	of := func(counts func(*Definition) bool) (own, others bool) {
 		for i := range w.Definitions {
 			if d := &w.Definitions[i]; d.Network == s.Network && counts(d) {
-				own, others = own || w.isOwn(d), others || !w.isOwn(d)
+				own, others = own || isOwn(d), others || !isOwn(d)
 			}
 		}
 		return own, others
 	}
-	for _, counts := range []func(*Definition) bool{func(d *Definition) bool { return here(d) && selected(d) }, here, selected} {
+	for _, counts := range []func(*Definition) bool{func(d *Definition) bool { return here(d) && selected(d) }, here} {
 		if own, others := of(counts); own || others {
 			return own && !others
 		}
@@ -97,15 +104,15 @@ func (w *weighing) byOwn(node protocol.NodeName, s protocol.Sighting) bool {
 	device := w.among.byName[protocol.PoolName(s.Network)] != nil // of a ResourceClaim, by the pool's profile
 	return own && !others || !device && slices.ContainsFunc(pod.Selected, func(name string) bool {
 		d := w.known[name]
-		return w.isOwn(d) && (here(d) || !others) || w.madeAnew(name, s.Pod.Namespace)
+		return isOwn(d) && (here(d) || !others) || w.madeAnew(name, s.Pod.Namespace)
 	})
 }
 
-// isOwn reports whether a definition, nil if it is gone, is p's own, and p's owner has not said
-// that it shares nothing with p.
-func (w *weighing) isOwn(d *Definition) bool {
+// isOwn reports whether a definition, nil if it is gone, is p's own: its namespace, or that of a
+// pod that has an address by it, may use p, and p's owner has not said that it shares nothing.
+func (w *weighing) isOwn(d *Definition, namespace string) bool {
 	return d != nil && w.mine[d.String()] && w.owns(*d) && !slices.Contains(w.ShareWith, d.String()) &&
-		(w.MayUse == nil || w.MayUse(d.Namespace))
+		(w.MayUse == nil || w.MayUse(d.Namespace) || namespace != "" && w.MayUse(namespace))
 }
 
 // madeAnew reports whether a definition is gone, and may have been made again under another name,
@@ -114,7 +121,7 @@ func (w *weighing) madeAnew(name, seen string) bool {
 	namespace, _, _ := strings.Cut(name, "/")
 	return w.known[name] == nil &&
 		(namespace == seen || slices.ContainsFunc(w.Former, func(was Definition) bool { return was.String() == name })) &&
-		slices.ContainsFunc(w.Definitions, func(d Definition) bool { return d.Namespace == namespace && w.isOwn(&d) })
+		slices.ContainsFunc(w.Definitions, func(d Definition) bool { return d.Namespace == namespace && w.isOwn(&d, seen) })
 }
 
 // leasesOf returns the leases of a pool as it is now, by address.
