@@ -52,8 +52,9 @@ func (w *weighing) moved(of *netipx.IPSet) *netipx.IPSet {
 				continue
 			}
 			l, leased := w.leaseOf(w.Pool, s.Addr)
-			ours := leased && !w.Fresh && (l.Holder.Node == node || l.Holder.Node == "")
-			if !ours && w.byOwn(node, s) {
+			g, granted := l.GrantOf(s.Addr)
+			byLease := granted && g.To.Kind != protocol.GranteePod || l.Holder.Node == node && !slices.Contains(l.Ceded, s.Addr)
+			if ours := leased && !w.Fresh && byLease; !ours && w.byOwn(node, s) {
 				b.Add(s.Addr)
 			}
 		}

@@ -1,6 +1,7 @@
 package foreign
 
 import (
+	"net/netip"
 	"testing"
 
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -20,13 +21,16 @@ func TestWhoseDefinitionMoved(t *testing.T) {
 		moved, beside  Definition // of lan2, and another one
 		selects, shows string
 		may            func(string) bool
-		elsewhere      bool // lan2 has a lease of the block, on another node
+		lease          *protocol.Lease // what lan2 has of the block
 		want           bool
 	}{
 		{name: "of a shared definition", moved: read("infra", "lan", "lan2"), selects: "infra/lan", shows: "infra/lan", want: true},
 		{name: "of one whose namespace may not use the pool", moved: read("infra", "lan", "lan2"), selects: "infra/lan", shows: "infra/lan", may: team, want: true},
 		{name: "beside one of its namespace that has the name", moved: read("infra", "lan", "lan2"), beside: ReadDefinition("team", "lan", `{"type":"macvlan","ipam":{"type":"dhcp"}}`, nil), selects: "infra/lan", shows: "infra/lan", want: true},
-		{name: "and the pool has a lease elsewhere", moved: read("infra", "lan", "lan2"), selects: "infra/lan", shows: "infra/lan", elsewhere: true, want: true},
+		{name: "and the pool has a lease elsewhere", moved: read("infra", "lan", "lan2"), selects: "infra/lan", shows: "infra/lan", lease: &protocol.Lease{Holder: protocol.Holder{Node: "n2"}}, want: true},
+		{name: "and the cluster has a lease of the pool", moved: read("infra", "lan", "lan2"), selects: "infra/lan", shows: "infra/lan", lease: &protocol.Lease{Holder: protocol.Holder{Cluster: true}}, want: true},
+		{name: "and the node has ceded it", moved: read("infra", "lan", "lan2"), selects: "infra/lan", shows: "infra/lan", lease: &protocol.Lease{Holder: protocol.Holder{Node: "n1"}, Ceded: []netip.Addr{netip.MustParseAddr("10.0.0.5")}}, want: true},
+		{name: "and the node may have given it by the pool", moved: read("infra", "lan", "lan2"), selects: "infra/lan", shows: "infra/lan", lease: &protocol.Lease{Holder: protocol.Holder{Node: "n1"}}},
 		{name: "of one that stays", moved: read("team", "lan", "lan2"), beside: read("infra", "lan", "lan1"), selects: "infra/lan", shows: "infra/lan"},
 		{name: "and selects one of another namespace that has the name", moved: read("victim", "lan", "lan2"), beside: read("infra", "lan", "lan1"), selects: "victim/lan"},
 	} {
@@ -40,9 +44,9 @@ func TestWhoseDefinitionMoved(t *testing.T) {
 			}
 			Among([]*Pool{old, p}, facts.Definitions)
 			p.MayUse = tt.may
-			if tt.elsewhere {
+			if tt.lease != nil {
 				l := of(p)
-				l.Holder = protocol.Holder{Node: "n2"}
+				l.Holder, l.Ceded = tt.lease.Holder, tt.lease.Ceded
 				p.Fresh, facts.Leases[p.Name] = false, []protocol.Lease{l}
 			}
 			x := &facts.Pods[0]
