@@ -83,7 +83,9 @@ func (w *world) answerLooks(nodes []*simNode) {
 		w.now += 250 * time.Millisecond
 		for _, n := range nodes {
 			n.outlive(func() {
-				n.recoverAgent()
+				if n.agent != nil {
+					n.recoverAgent()
+				}
 			})
 		}
 		w.allWork(nodes)

@@ -221,11 +221,11 @@ func (n *simNode) disown(r protocol.Right, p protocol.Pool, out protocol.Outcome
 	}
 }
 
-// ofEarlierPool reports whether a right is a lease of a pool that is gone, or was made again,
+// ofEarlierPool reports whether a right is a lease of a pool that goes, is gone, or was made again
 // when the data went back. An earlier holder's lease of that is not waited for: the right is lost.
 func (w *world) ofEarlierPool(r protocol.Right) bool {
 	p, out := w.api.readPool(r.Pool)
-	return w.kind.restores && r.Kind == protocol.RightLease && (out != protocol.Done || p.UID != r.PoolUID)
+	return w.kind.restores && r.Kind == protocol.RightLease && (out != protocol.Done || p.Deleting || p.UID != r.PoolUID)
 }
 
 // inherits reports whether the restored data have a lease in the name of a store that n has
