@@ -131,6 +131,17 @@ func (n *simNode) forgetDevices() {
 	}
 }
 
+// forgetThawed notes that in another boot devices get other addresses for those that were read back
+// of a lost store.
+func (n *simNode) forgetThawed() {
+	for _, r := range n.w.resources {
+		att := n.disk.atts[r.key()]
+		if r.node == n && slices.ContainsFunc(att.addrs, func(x attAddr) bool { return n.disk.rights[att.under(x)].Phase == protocol.Frozen }) {
+			r.has = nil
+		}
+	}
+}
+
 // inUse reports whether a sandbox has a device still, or the driver is at it: a kubelet has nobody
 // asked for the next one until then.
 func (n *simNode) inUse(device attKey) bool {

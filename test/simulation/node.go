@@ -92,6 +92,7 @@ func storeID(machine string, i int) protocol.StoreID {
 func (n *simNode) boot() {
 	n.boots++
 	n.off, n.paused, n.stopped, n.bootAt = false, false, 0, n.w.now
+	n.forgetThawed()
 	n.liar = clock(n.w.rng.IntN(2))
 	n.forgetWitness()
 	n.wallOff = time.Duration(n.w.rng.Int64N(int64(2*time.Hour))) - time.Hour
