@@ -171,9 +171,9 @@ type Beside struct {
 	// Lease is one of those by which it still keeps addresses that its ranges do not have any more,
 	// "" where its ranges have them.
 	Lease string
-	// Moved says that pods have addresses of that lease by definitions of the pool's own, which
-	// were of the other pool before.
-	Moved bool
+	// Moved is a pod, and its node, that has an address of that lease by a definition of the pool's
+	// own, which was of the other pool before; "" if none has.
+	Moved string
 }
 
 // Besides returns the other pools that give addresses of p, and are not known to be of another
@@ -272,7 +272,7 @@ func (w *weighing) lingering() (all []Beside) {
 		told := w.told(o)
 		keeps := func(l protocol.Lease) bool { return w.stillHas(o, l, about) }
 		if w.apart(o) {
-			keeps = func(l protocol.Lease) bool { return !told && w.ends(o) || moved.OverlapsPrefix(l.Block) }
+			keeps = func(l protocol.Lease) bool { return !told && w.ends(o) || firstOf(moved, l.Block) != "" }
 		}
 		var found *protocol.Lease
 		for _, l := range w.Leases[name] {
@@ -292,7 +292,9 @@ func (w *weighing) lingering() (all []Beside) {
 		if found != nil {
 			b := w.beside(o)
 			b.First, b.Lease = true, fmt.Sprintf("%s of %v on %v", found.Name, found.Holder, found.Block)
-			b.Moved = w.apart(o) && moved.OverlapsPrefix(found.Block)
+			if w.apart(o) {
+				b.Moved = firstOf(moved, found.Block)
+			}
 			all = append(all, b)
 		}
 	}

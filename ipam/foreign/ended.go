@@ -35,8 +35,8 @@ func (w *weighing) mayBeOf(c claim) bool {
 // to have them, and the pod's node, asked of the pool, says that nothing of the pod runs there, or
 // counts as dead. Of what is kept for several pods the agents of all nodes have to have answered.
 // What is kept for a sandbox has ended, too, once the node tells whose it is and passesOn says that
-// the address is asked for in the name of another by now. What holds up an end, since a node cannot
-// read it, is in held.
+// the address is asked for in the name of another by now. What holds up an end is in held: what a
+// node cannot read, or "" for a node that has no agent, or one that does not live.
 func (e *Evidence) Ended(kept []Kept, dead, passesOn func(Kept) bool) (ended []Kept, held map[Word]string) {
 	held = map[Word]string{}
 	running, told := map[protocol.NodeName]map[protocol.UID]bool{}, map[protocol.NodeName]map[protocol.UID]bool{}
@@ -66,9 +66,22 @@ func (e *Evidence) Ended(kept []Kept, dead, passesOn func(Kept) bool) (ended []K
 			held[Word{n, b.Pool}] = unread
 		case gone && (!b.To.UID.Several() || e.Heard(b)):
 			ended = append(ended, b)
+		case gone: // of several
+			for node := range e.Agents {
+				e.holdUp(held, node, b)
+			}
+		default:
+			e.holdUp(held, n, b)
 		}
 	}
 	return ended, held
+}
+
+// holdUp notes a node that has no agent which could say that what is kept has ended.
+func (e *Evidence) holdUp(held map[Word]string, node protocol.NodeName, b Kept) {
+	if at := (Word{node, b.Pool}); !e.Agents[node] && !e.PassedOver[at] && !e.asked(node, b.Pool) {
+		held[at] = ""
+	}
 }
 
 // Heard reports whether the nodes that may know of it were asked what has become of something kept,

@@ -8,14 +8,15 @@ import (
 	"github.com/tenure-ipam/tenure/api/npwg"
 )
 
-// explained reports whether what a record or a node says of a pod is of a network of the segment,
-// as that is or was, or of a definition that is gone.
+// explained reports whether what a record or a node says of a pod is of a network of the
+// segment, as that is or was, or of a definition that is gone. A network may have got another
+// name since: then the pod's status shows the address of its definition.
 func (w *weighing) explained(c claim) bool {
 	if c.by == byRecord {
 		return slices.ContainsFunc(c.pod.Selected, func(d string) bool { return w.mine[d] || w.known[d] == nil })
 	}
 	return w.networks[c.of] || w.wasOn(c) || slices.ContainsFunc(c.pod.Shows, func(s npwg.Shown) bool {
-		return w.known[s.Definition] == nil && slices.Contains(s.Addrs, c.addr)
+		return (w.known[s.Definition] == nil || w.mine[s.Definition]) && slices.Contains(s.Addrs, c.addr)
 	})
 }
 
@@ -74,7 +75,7 @@ func (w *weighing) unexplained(c claim) bool {
 		case d == nil, w.mine[name]:
 		case (c.by != byNode || d.Network == c.of) && w.explains(d, c.addr):
 			return false
-		case !w.segment.isOther(*d):
+		case !w.saysOther(d, c.addr):
 			may = may || c.by == byRecord || d.Network == c.of || slices.ContainsFunc(c.pod.Shows, func(s npwg.Shown) bool {
 				return s.Definition == name && slices.Contains(s.Addrs, c.addr)
 			})

@@ -37,15 +37,13 @@ func (w *weighing) reportedAsTenures(c claim) bool {
 // may have the same addresses. What definitions were before, and devices of ResourceClaims, have
 // networks that no definition may have.
 func (w *weighing) isOthers(network string, a netip.Addr) bool {
-	return slices.ContainsFunc(w.Definitions, func(d Definition) bool {
-		return d.Network == network && (w.segment.isOther(d) || w.explains(&d, a))
-	})
+	return slices.ContainsFunc(w.Definitions, func(d Definition) bool { return d.Network == network && w.ofOthers(&d, a) })
 }
 
-// moved returns those of some addresses that pods have by definitions of p's own, as their
-// nodes say, and that p has not given. Another pool has, which the definition was of before.
-func (w *weighing) moved(of *netipx.IPSet) *netipx.IPSet {
-	var b netipx.IPSetBuilder
+// moved returns the pods that have some addresses by definitions of p's own, as their nodes say,
+// where p has not given these. Another pool has, which the definition was of before.
+func (w *weighing) moved(of *netipx.IPSet) map[netip.Addr]string {
+	pods := map[netip.Addr]string{}
 	for node, r := range w.Reports {
 		for _, s := range r.Has {
 			if s.IPAM != Type || s.Freed || !of.Contains(s.Addr) {
@@ -55,30 +53,43 @@ func (w *weighing) moved(of *netipx.IPSet) *netipx.IPSet {
 			g, granted := l.GrantOf(s.Addr)
 			byLease := granted && g.To.Kind != protocol.GranteePod || l.Holder.Node == node && !slices.Contains(l.Ceded, s.Addr)
 			if ours := leased && !w.Fresh && byLease; !ours && w.byOwn(node, s) {
-				b.Add(s.Addr)
+				pods[s.Addr] = fmt.Sprintf("%s on node %s", s.Pod, node)
 			}
 		}
 	}
-	set, _ := b.IPSet() // only valid addresses were added
-	return set
+	return pods
+}
+
+// firstOf returns the pod that has the lowest address of a block, "" if none has one.
+func firstOf(pods map[netip.Addr]string, block netip.Prefix) (pod string) {
+	var lowest netip.Addr
+	for a, p := range pods {
+		if block.Contains(a) && (!lowest.IsValid() || a.Less(lowest)) {
+			lowest, pod = a, p
+		}
+	}
+	return pod
 }
 
 // byOwn reports whether Tenure has given what a node says by a definition that is p's own. The
-// pod's status tells by which, if that has the network, or is of the pod's namespace: its
-// configuration may have got another name. Else the network's name tells: of several definitions
-// that have it those of the pod's namespace count, and of these the ones that it selects. If none
-// of these has it any more, the pod tells by what it selects; of another namespace only what no
-// other pool's definition can be meant by.
+// pod's status tells by which, if that has the network, or the pod selects no other one that has
+// it: its configuration may have got another name. Else the network's name tells: of several
+// definitions that have it those of the pod's namespace count, and of these the ones that it
+// selects. If none of these has it any more, the pod tells by what it selects; of another
+// namespace only what no other pool's definition can be meant by. Of a pod that is gone one of
+// p's own that has the network is enough.
 func (w *weighing) byOwn(node protocol.NodeName, s protocol.Sighting) bool {
 	pod, _ := w.podOf(node, s)
+	there := w.pods[pod.uid()] == pod
 	isOwn := func(d *Definition) bool { return w.isOwn(d, s.Pod.Namespace) }
 	here := func(d *Definition) bool { return d.Namespace == s.Pod.Namespace }
 	selected := func(d *Definition) bool { return slices.Contains(pod.Selected, d.String()) }
-	shownByOthers := false
+	has := func(name string) bool { d := w.known[name]; return d != nil && d.Network == s.Network }
+	selectsOne, shownByOthers := slices.ContainsFunc(pod.Selected, has), false
 	for _, x := range pod.Shows {
 		d := w.known[x.Definition]
 		switch {
-		case d == nil, !slices.Contains(x.Addrs, s.Addr), d.Network != s.Network && !(here(d) && isOwn(d)):
+		case d == nil, !slices.Contains(x.Addrs, s.Addr), d.Network != s.Network && selectsOne && !(here(d) && isOwn(d)):
 		case isOwn(d):
 			return true
 		default:
@@ -103,7 +114,7 @@ func (w *weighing) byOwn(node protocol.NodeName, s protocol.Sighting) bool {
 	}
 	own, others := of(func(*Definition) bool { return true })
 	device := w.among.byName[protocol.PoolName(s.Network)] != nil // of a ResourceClaim, by the pool's profile
-	return own && !others || !device && slices.ContainsFunc(pod.Selected, func(name string) bool {
+	return own && (!others || !there) || !device && slices.ContainsFunc(pod.Selected, func(name string) bool {
 		d := w.known[name]
 		return isOwn(d) && (here(d) || !others) || w.madeAnew(name, s.Pod.Namespace)
 	})

@@ -185,7 +185,7 @@ func TestDefinitionMovesToAToldPool(t *testing.T) {
 			old.ShareWith = []string{string(p.Name)}
 		}
 		facts := movedFacts(old, p, stays, moves, "net", "net")
-		if _, _, f := weighed(*p, facts); f.Stage != StageOthers || len(f.Lingering) != 1 || !f.Lingering[0].Moved {
+		if _, _, f := weighed(*p, facts); f.Stage != StageOthers || len(f.Lingering) != 1 || f.Lingering[0].Moved != "ns/p on node n1" {
 			t.Errorf("%s: stage %d, beside %+v; want that it waits for the definition's pods", how, f.Stage, f.Lingering)
 		}
 		given := facts.Reports["n1"].Has[0]

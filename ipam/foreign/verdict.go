@@ -57,8 +57,10 @@ type Verdict struct {
 	// what their pods have.
 	PassedOver []protocol.NodeName
 	// Held is what nodes cannot read, for want of which something stays kept that no pod is said to
-	// have any more.
-	Held []string
+	// have any more. NoAgent are nodes for whose word the same waits, and that have no agent, or
+	// one that does not live.
+	Held    []string
+	NoAgent []protocol.NodeName
 }
 
 // Yields returns the other pools that go first: the pool is not opened beside them.

@@ -115,9 +115,9 @@ func (e *Evidence) Weigh(p *Pool) Finding {
 }
 
 // needFiles notes that the files of a definition's network have to be read. By one that a person
-// lets, the pool's addresses are not given.
+// lets, the pool's addresses are not given, whichever IPAM it names by now.
 func (w *weighing) needFiles(d Definition) {
-	if !w.isLet(d) && (w.MayUse == nil || w.MayUse(d.Namespace)) {
+	if !slices.Contains(w.ShareWith, d.String()) && (w.MayUse == nil || w.MayUse(d.Namespace)) {
 		w.files[protocol.HostLocal{Network: d.Network, DataDir: d.DataDir}] = true
 	}
 }
@@ -281,7 +281,19 @@ func (w *weighing) ofStatus(c claim) bool {
 // elsewhere reports whether what a status shows is certainly of another segment.
 func (w *weighing) elsewhere(c claim) bool {
 	d := w.known[c.of]
-	return d != nil && !w.mine[c.of] && (w.segment.isOther(*d) || w.explains(d, c.addr))
+	return d != nil && !w.mine[c.of] && w.ofOthers(d, c.addr)
+}
+
+// ofOthers reports whether an address that a pod has by d, which is not of the segment, is
+// certainly of another one.
+func (w *weighing) ofOthers(d *Definition, a netip.Addr) bool {
+	return w.explains(d, a) || w.saysOther(d, a)
+}
+
+// saysOther reports whether d says that an address which a pod has by it is of another segment. A
+// network_name says so of what d can give: pods have other addresses by what d was before.
+func (w *weighing) saysOther(d *Definition, a netip.Addr) bool {
+	return w.segment.isOther(*d) && (d.Domain != "" || d.Takes != nil && d.Takes.Contains(a) || w.explains(d, a))
 }
 
 // believed reports whether a pod has what its status alone says. Of a pod whose node has an agent
