@@ -117,10 +117,12 @@ const (
 	// a pod that is about to go.
 	tellsArrived = 512
 	tellsFreed   = 32
-	// tellsOfOne is how many sandboxes a report tells that have one address by another IPAM on one
-	// network. An IPAM such as static gives as many as anybody likes the address that they name. Of
-	// those that are told nobody gets it, as of all.
+	// tellsOfOne is how many sandboxes a report tells that have one address by another IPAM on
+	// one network, and tellsOfAll on all networks together, first on those that are asked for.
+	// An IPAM such as static gives as many as anybody likes the address that they name, on as
+	// many networks. Of those that are told nobody gets it, as of all.
 	tellsOfOne = 16
+	tellsOfAll = 64
 )
 
 // Ask begins to answer what the registration asks, unless the answer is there already. Nothing is
@@ -192,7 +194,7 @@ func (r *Reporter) report(ctx context.Context, look protocol.Query) protocol.Rep
 		has = append(has, more...)
 	}
 	given, asked, givenErr := r.given(ctx, look, within)
-	rep.Running, rep.Asked, rep.Has = running, asked, once(append(fewOfOne(once(has)), given...))
+	rep.Running, rep.Asked, rep.Has = running, asked, once(append(fewOfOne(once(has), look), given...))
 	if err := errors.Join(rangesErr, cachedErr, givenErr); err != nil {
 		r.log.WarnContext(ctx, "what pods have cannot be read", "error", err)
 		rep.Unread = err.Error()
@@ -296,16 +298,36 @@ func sightingsOf(att store.Attachment) (has []protocol.Sighting) {
 
 // fewOfOne returns what is told of sandboxes that have addresses by other IPAMs. What Tenure has
 // given is told of all.
-func fewOfOne(all []protocol.Sighting) []protocol.Sighting {
+func fewOfOne(all []protocol.Sighting, look protocol.Query) []protocol.Sighting {
 	type one struct {
 		addr          netip.Addr
 		network, ipam string
 	}
-	told := map[one]int{}
+	asked := map[string]bool{}
+	for _, n := range look.HostLocal {
+		asked[n.Network] = true
+	}
+	slices.SortStableFunc(all, func(x, y protocol.Sighting) int {
+		switch {
+		case asked[x.Network] == asked[y.Network]:
+			return 0
+		case asked[x.Network]:
+			return -1
+		}
+		return 1
+	})
+	told, ofAll := map[one]int{}, map[netip.Addr]int{}
 	return slices.DeleteFunc(all, func(s protocol.Sighting) bool {
 		at := one{s.Addr, s.Network, s.IPAM}
+		if s.IPAM == poolspec.Type {
+			return false
+		}
+		if told[at] >= tellsOfOne || ofAll[s.Addr] >= tellsOfAll {
+			return true
+		}
 		told[at]++
-		return s.IPAM != poolspec.Type && told[at] > tellsOfOne
+		ofAll[s.Addr]++
+		return false
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -181,6 +182,37 @@ func TestManyOfOneAddressHaveRoom(t *testing.T) {
 	}
 	if err != nil || got.Unread != "" || on["any"] < 2 || on["net"] != 1 || len(got.Running) != 251 {
 		t.Errorf("unread %q, sightings %v, %d run, error %v; want a whole report with two of network any, and that of net", got.Unread, on, len(got.Running), err)
+	}
+}
+
+// TestOneAddressOnManyNetworks: as above, with as many networks, all names as long as can be. Who
+// has the address on a network that is asked for is told first.
+func TestOneAddressOnManyNetworks(t *testing.T) {
+	var host cachingHost
+	add := func(pod, network, addr string) {
+		host.cached = append(host.cached, cniresults.Entry{
+			Network: network, ContainerID: fmt.Sprintf("%064x", len(host.cached)), IfName: "net1",
+			Args: fmt.Sprintf("K8S_POD_NAMESPACE=%s;K8S_POD_NAME=%s;K8S_POD_UID=%036x", strings.Repeat("n", 63), pod, len(host.cached)),
+			IPAM: []json.RawMessage{json.RawMessage(`{"ipam":{"type":"static"}}`)}, IPs: []cniresults.IP{{Address: netip.MustParsePrefix(addr)}},
+		})
+	}
+	for n := range 20 {
+		for p := range 16 {
+			add(fmt.Sprintf("%0253d", p), fmt.Sprintf("%0253d", n), "10.0.0.5/24")
+		}
+	}
+	add("p", "lan", "10.0.0.5/24")
+	add("p", "lan", "10.0.0.9/24")
+	r, _ := newReporter(t, host)
+	got, _, err := protocol.ParseReport(r.report(t.Context(), protocol.Query{ID: "1", Ranges: []string{"10.0.0.1-10.0.0.254"}, HostLocal: []protocol.HostLocal{{Network: "lan"}}}).String())
+	var of []string
+	for _, s := range got.Has {
+		if s.Network == "lan" {
+			of = append(of, s.Addr.String())
+		}
+	}
+	if err != nil || got.Unread != "" || got.Next.IsValid() || !slices.Equal(of, []string{"10.0.0.5", "10.0.0.9"}) {
+		t.Errorf("unread %q, next %v, of the network %q, error %v; want a whole report with both", got.Unread, got.Next, of, err)
 	}
 }
 
