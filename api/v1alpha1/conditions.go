@@ -23,8 +23,8 @@ const (
 	// the pool, too, or a claim and a port of Neutron's that is not its own, or a router and
 	// somebody of the pool. It is there only while it is True.
 	PoolTwoOwners = "TwoOwners"
-	// PoolWithheld says why addresses that an edit has added are not given yet, or none of a
-	// pool that was stopped. It is there only while it is True.
+	// PoolWithheld says why some addresses, as those that an edit has added, are not given yet,
+	// or none of a pool that was stopped. It is there only while it is True.
 	PoolWithheld = "Withheld"
 	// PoolSourceReady says, of a pool with a source, whether that gives addresses, and the
 	// pool has the ranges that the source has. The controller alone that talks to it says so.

@@ -18,26 +18,24 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// node is what a look knows of a node's agent and Node.
-type node struct {
-	// registered says that there is a registration, reg. Its term may have been ended.
-	registered bool
-	reg        protocol.Registration
-	// looked says that the Node was read. Then there says whether it exists, and off whether
-	// somebody vouches that the machine is off.
-	looked, there, off bool
-}
-
 // question is what a node is asked. It is asked in parts if it has too many networks for one query,
 // or if the answer has more than one part.
 type question struct {
 	protocol.Query
-	rest  []protocol.HostLocal // networks that are yet to be asked for
-	heard protocol.Report      // the answers to the parts so far, each thing once
+	rest    []protocol.HostLocal // networks that are yet to be asked for
+	unasked []protocol.Unseen    // those that are not asked for
+	heard   protocol.Report      // the answers to the parts so far, each thing once
 
 	sightings map[protocol.Sighting]bool // of heard
 	unseen    map[protocol.Unseen]bool
 }
+
+// mostAsked bounds in bytes what a node is asked of networks in all parts, and mostNetwork what of
+// one of them: anybody may make many definitions of a pool, and name directories in them.
+const (
+	mostAsked   = 16 * protocol.MaxQuery
+	mostNetwork = 1 << 10
+)
 
 // mostHeard bounds what is kept of a node's answer: no node has so many interfaces. A node decides
 // itself how many parts its answer has.
@@ -115,35 +113,6 @@ func networksOf(segment []foreign.Definition) (all []protocol.HostLocal) {
 // queryLen returns how many bytes of a question a network takes, at most.
 func queryLen(n protocol.HostLocal) int {
 	return len(protocol.Query{HostLocal: []protocol.HostLocal{n}}.String())
-}
-
-// readNodes reads which nodes have an agent, and which agents live.
-func (t *look) readNodes(ctx context.Context) error {
-	regs, err := t.Registrations(ctx)
-	if err != nil {
-		return err
-	}
-	for _, reg := range regs {
-		t.nodes[reg.Node] = &node{registered: true, reg: reg}
-		if !reg.Ended() {
-			t.facts.Agents[reg.Node] = t.Beats(reg.Node)
-		}
-	}
-	return nil
-}
-
-// node returns what is known of a node. It reads the Node object the first time.
-func (t *look) node(ctx context.Context, name protocol.NodeName) *node {
-	n := t.nodes[name]
-	if n == nil {
-		n = &node{}
-		t.nodes[name] = n
-	}
-	if !n.looked {
-		seen, out, _ := t.Live.ReadNode(ctx, name)
-		n.looked, n.there, n.off = true, out != protocol.NotFound, seen.Off
-	}
-	return n
 }
 
 // ask asks the nodes' agents what their pods have, where that tells something: those whose word the
@@ -265,11 +234,32 @@ func (t *look) draft(of map[protocol.PoolName]bool) *draft {
 	for _, r := range ranges.Ranges() {
 		d.Ranges = append(d.Ranges, r.String())
 	}
-	d.rest = slices.SortedFunc(maps.Keys(networks), func(a, b protocol.HostLocal) int {
+	all := slices.SortedFunc(maps.Keys(networks), func(a, b protocol.HostLocal) int {
 		return cmp.Or(strings.Compare(a.Network, b.Network), strings.Compare(a.DataDir, b.DataDir))
 	})
+	d.bound(all)
 	d.nextPart()
 	return d
+}
+
+// bound notes which of some networks a node is asked for: the others count as those that it cannot
+// read.
+func (q *question) bound(all []protocol.HostLocal) {
+	room := mostAsked
+	for _, n := range all {
+		length, why := queryLen(n), ""
+		switch {
+		case length > mostNetwork:
+			why = fmt.Sprintf("the directory of network %s is not asked for, since its name is too long", n.Network)
+		case length > room:
+			why = fmt.Sprintf("network %s is not asked for: there are too many definitions of the pool's addresses", n.Network)
+		default:
+			room -= length
+			q.rest = append(q.rest, n)
+			continue
+		}
+		q.unasked = append(q.unasked, protocol.Unseen{HostLocal: n, Why: why})
+	}
 }
 
 // collect takes up the answers of the nodes that were asked. It reports whether all have
@@ -338,6 +328,7 @@ func (t *look) hear(ctx context.Context, n protocol.NodeName, text string) (answ
 		t.partAt = t.Now() // each part has its time: how many there are is not the node's to say
 		return false, true
 	}
+	q.heard.Unseen = slices.Concat(q.heard.Unseen, q.unasked)
 	t.facts.Reports[n] = q.heard
 	return true, false
 }
@@ -359,29 +350,5 @@ func (t *look) passOver(ctx context.Context, n protocol.NodeName) {
 			t.Log.WarnContext(ctx, "node is passed over: its agent beats, and does not say what its pods have by other IPAMs", "node", n, "pool", word.Pool, "for", passAfter)
 		}
 		t.silent[word], t.facts.PassedOver[word] = s, s.passed
-	}
-}
-
-// dead reports whether the node of the pod that something is kept for counts as dead: the
-// controller has ended the term of its registration, or it has neither a Node nor anybody on its
-// registration. Where the pool takes no silence for an answer, somebody has to vouch for that.
-func (t *look) dead(ctx context.Context) func(foreign.Kept) bool {
-	confirmed := map[protocol.PoolName]bool{}
-	for _, p := range t.pools {
-		confirmed[p.Name] = p.confirmed
-	}
-	return func(b foreign.Kept) bool {
-		n := t.nodes[b.To.Node]
-		switch {
-		case n != nil && n.registered && !n.reg.Ended():
-			return false
-		case n != nil && n.registered && !confirmed[b.Pool]:
-			return true
-		case n != nil && n.registered:
-			return slices.ContainsFunc(n.reg.Former, func(f protocol.Former) bool { return f.Ended && f.Vouched })
-		case confirmed[b.Pool]:
-			return t.node(ctx, b.To.Node).off
-		}
-		return !t.node(ctx, b.To.Node).there
 	}
 }

@@ -169,7 +169,7 @@ func (t *look) whyUnfenced(p *pool, unfenced []string) string {
 		b.RemoveSet(d.Takes)
 		set, _ := b.IPSet() // of valid ranges alone
 		if n := len(set.Prefixes()); n > maxFence {
-			todo = fmt.Sprintf("Definition %s, which names whereabouts, leaves %d ranges of the pool's between those that it gives: give it fewer excludes, or a network_name of its own, or delete it", d, n)
+			todo = fmt.Sprintf("Definition %s, which names whereabouts, leaves %d ranges of the pool's between those that it gives: give it fewer excludes, or a network_name of its own, or delete it; or, if it gives none of the pool's addresses, name it in spec.shareWith", d, n)
 			break
 		}
 	}
@@ -179,16 +179,31 @@ func (t *look) whyUnfenced(p *pool, unfenced []string) string {
 
 // unreserved returns the ranges of which whereabouts must make no reservation of a network_name:
 // those of p, without what definitions of that name with whereabouts as their IPAM may give. Of
-// definitions that are refused nothing is left out that had has. Each range is written as a
-// reservation's name is, with a CIDR for the address.
-func (t *look) unreserved(p *pool, network string, refused map[string]bool, had []string) (texts []string) {
-	var fenced, b netipx.IPSetBuilder
-	for _, text := range had {
+// definitions that are refused nothing is left out that fences has. Each range is written as a
+// reservation's name is, with a CIDR for the address. If these are too many, what lies between the
+// addresses that a definition gives is left out as well, where a person lets that definition.
+func (t *look) unreserved(p *pool, network string, refused map[string]bool, fences []string) (texts []string) {
+	var fenced netipx.IPSetBuilder
+	for _, text := range fences {
 		if c, ok := reserved(text, network); ok {
 			fenced.AddPrefix(c)
 		}
 	}
-	kept, _ := fenced.IPSet() // of valid prefixes alone
+	had, _ := fenced.IPSet() // of valid prefixes alone
+	all := t.unreservedOf(p, network, refused, had, false)
+	if len(all) > maxFence {
+		all = t.unreservedOf(p, network, refused, had, true)
+	}
+	for _, c := range all {
+		texts = append(texts, before(network)+c.String())
+	}
+	return texts
+}
+
+// unreservedOf answers as unreserved does; whole says that of what a person lets the gaps are left
+// out as well.
+func (t *look) unreservedOf(p *pool, network string, refused map[string]bool, had *netipx.IPSet, whole bool) []netip.Prefix {
+	var b netipx.IPSetBuilder
 	for _, r := range p.Whole.Ranges() {
 		b.AddPrefix(r.Prefix)
 	}
@@ -199,16 +214,18 @@ func (t *look) unreserved(p *pool, network string, refused map[string]bool, had 
 		var gives netipx.IPSetBuilder
 		gives.AddSet(d.Takes)
 		if refused[d.String()] {
-			gives.RemoveSet(kept)
+			gives.RemoveSet(had)
 		}
-		set, _ := gives.IPSet() // of sets alone
+		if whole && slices.Contains(p.ShareWith, d.String()) {
+			for _, c := range d.CIDRs {
+				gives.AddPrefix(c)
+			}
+		}
+		set, _ := gives.IPSet() // of valid ranges alone
 		b.RemoveSet(set)
 	}
 	set, _ := b.IPSet() // of valid ranges alone
-	for _, c := range set.Prefixes() {
-		texts = append(texts, before(network)+c.String())
-	}
-	return texts
+	return set.Prefixes()
 }
 
 // before returns what the names of reservations of a network_name begin with.

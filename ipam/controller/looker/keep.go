@@ -5,8 +5,11 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
+
+	"go4.org/netipx"
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/controller/grants"
@@ -98,8 +101,9 @@ func (l *Looker) withdraw(at place, ask grants.Ask) {
 }
 
 // take notes what became of what is to be kept. What somebody else has, what the pool can never
-// keep, and what lies in the block of a node that is dead, is not waited for: it is said. Of a pool
-// that was never open no node can have given anything, whatever it says.
+// keep, and what lies in the block of a node that is dead, is not waited for: it is said. What lies
+// in such a block stays withheld, since the node may come back, and would give it. Of a pool that
+// was never open no node can have given anything, whatever it says.
 func (t *look) take(p *pool, b foreign.Kept, answer grants.Answer) {
 	bad := answer.Problem
 	switch lease := t.lease(p.Name, bad.Lease); {
@@ -112,6 +116,9 @@ func (t *look) take(p *pool, b foreign.Kept, answer grants.Answer) {
 		// where the look has not read that lease. One of an earlier pool goes before this opens.
 	case bad.Reason == grants.Taken, bad.Reason == grants.Unassignable, bad.Reason == grants.Silent && !t.facts.Lives(lease.Holder.Node, p.Name):
 		p.conflicts = append(p.conflicts, foreign.Conflict{Pool: p.Name, Addr: b.Addr, Owners: []string{foreign.Who(b.To), "somebody else: " + bad.Message}})
+		if bad.Reason == grants.Silent && p.waits {
+			p.block(b.Addr)
+		}
 		return
 	}
 	if p.waits && p.New.Contains(b.Addr) {
@@ -121,6 +128,16 @@ func (t *look) take(p *pool, b foreign.Kept, answer grants.Answer) {
 			p.whyUnkept += ": " + bad.Message
 		}
 	}
+}
+
+// block has the pool withhold an address.
+func (p *pool) block(a netip.Addr) {
+	var b netipx.IPSetBuilder
+	if p.verdict.Blocked != nil {
+		b.AddSet(p.verdict.Blocked)
+	}
+	b.Add(a)
+	p.verdict.Blocked, _ = b.IPSet() // only valid addresses were added
 }
 
 // lease returns the lease of that name, as the look has read it; the zero one if it has not.

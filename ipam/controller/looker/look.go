@@ -289,11 +289,16 @@ func (t *look) published() map[protocol.PoolName]foreign.Verdict {
 		}
 		slices.Sort(v.PassedOver)
 		for word, why := range t.held {
-			if word.Pool == p.Name {
+			switch {
+			case word.Pool != p.Name:
+			case why == "":
+				v.NoAgent = append(v.NoAgent, word.Node)
+			default:
 				v.Held = append(v.Held, fmt.Sprintf("node %s: %s", word.Node, why))
 			}
 		}
 		slices.Sort(v.Held)
+		slices.Sort(v.NoAgent)
 		if p.waits {
 			v.Stage, v.Why = p.finding.Stage, p.finding.Why
 		}
@@ -301,7 +306,7 @@ func (t *look) published() map[protocol.PoolName]foreign.Verdict {
 			v.Stage, v.Why = foreign.StageGrants, p.whyUnkept
 		}
 		if t.awaits(p) && last.Of == v.Of {
-			v.Conflicts, v.Held = last.Conflicts, last.Held
+			v.Conflicts, v.Held, v.NoAgent = last.Conflicts, last.Held, last.NoAgent
 			if len(p.finding.Silent) > 0 {
 				lingering = last.Lingering()
 			}

@@ -68,6 +68,13 @@ func (s seen) takeOver(st *v1alpha1.IPPoolStatus) (p plan, wait bool) {
 	case !v.Clear():
 		p = s.shut(st, v1alpha1.ReasonForeignLook, "before the pool is opened, what pods of other IPAMs have of it is kept for them: "+v.Why)
 	default:
+		if closed && v.Blocked != nil { // what lies in the block of a node that does not answer
+			var b netipx.IPSetBuilder
+			b.AddSet(v.Blocked)
+			b.Intersect(s.whole.Usable())
+			set, _ := b.IPSet() // of sets alone
+			st.Withheld = spans(set)
+		}
 		return plan{}, false
 	}
 	p.after = recheckAfter
@@ -216,8 +223,10 @@ func (s seen) tellWithheld(st *v1alpha1.IPPoolStatus) {
 			why = "another pool gives them: see the condition Overlapping"
 		case len(s.foreign.Others) > 0:
 			why = "another IPAM may give them: see the condition ForeignIPAM"
+		case len(s.foreign.Conflicts) > 0:
+			why = "pods of other IPAMs have them, and they lie in blocks of nodes that do not answer: see the condition TwoOwners"
 		}
-		withheld = fmt.Sprintf("addresses that an edit has added are not given yet (%s): %s", strings.Join(few(st.Withheld, "ranges"), ", "), why)
+		withheld = fmt.Sprintf("some addresses are not given yet (%s): %s", strings.Join(few(st.Withheld, "ranges"), ", "), why)
 	}
 	s.flag(st, v1alpha1.PoolWithheld, v1alpha1.ReasonNotLookedAt, withheld)
 }
@@ -237,6 +246,11 @@ func (s seen) tellForeign(st *v1alpha1.IPPoolStatus) {
 	if len(v.Held) > 0 {
 		reason = "NodesCannotTell"
 		kept = append(kept, "some stay kept although no pod is said to have them any more, since an agent cannot read all that pods have: "+foreign.Unread(protocol.PoolName(s.pool.Name), v.Held))
+	}
+	if len(v.NoAgent) > 0 {
+		reason = "NodesCannotTell"
+		kept = append(kept, fmt.Sprintf("some stay kept although no pod is said to have them any more, since no agent answers on nodes %s. Have tenured run there; "+
+			"or, if a node is gone for good, delete its Node (kubectl tenure release-node first gives back what it holds)", foreign.Few(v.NoAgent)))
 	}
 	if len(v.PassedOver) > 0 {
 		reason = "NodesPassedOver"

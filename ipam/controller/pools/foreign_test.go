@@ -203,6 +203,17 @@ func TestSaysWhatHoldsUpAnEnd(t *testing.T) {
 	}
 }
 
+// TestSaysWhereNoAgentIs: nor is what stays kept since no agent of a node could tell.
+func TestSaysWhereNoAgentIs(t *testing.T) {
+	s := seen{pool: pool("10.0.0.0/24"), now: noon, foreign: &foreign.Verdict{NoAgent: []protocol.NodeName{"n2"}}, tally: tally{foreign: 1}}
+	var st v1alpha1.IPPoolStatus
+	s.tellForeign(&st)
+	c := meta.FindStatusCondition(st.Conditions, v1alpha1.PoolForeignAddresses)
+	if c.Reason != "NodesCannotTell" || !strings.Contains(c.Message, "no agent answers on nodes n2. Have tenured run there") {
+		t.Errorf("reason %s, %q; want the node, and what to do", c.Reason, c.Message)
+	}
+}
+
 // TestWiderPoolTakesOverNothingTwice: what an edit adds is withheld until the look, and that look
 // goes by when the pool took its addresses over, not by the edit: pods that were bound before the
 // edit hold nothing up.

@@ -2,6 +2,9 @@ package pools
 
 import (
 	"errors"
+	"net/netip"
+	"slices"
+	"strings"
 	"testing"
 
 	"go4.org/netipx"
@@ -23,7 +26,13 @@ var whereabouts = foreign.Definition{Namespace: "ns", Name: "old", IPAM: foreign
 // that pods have; known says that it has looked at p as it is.
 func decideOn(t *testing.T, p *v1alpha1.IPPool, known bool, others ...foreign.Definition) {
 	t.Helper()
-	v := foreign.Verdict{Others: others, Stage: foreign.StageClear, Blocked: new(netipx.IPSet)}
+	decideBy(t, p, known, foreign.Verdict{Others: others, Blocked: new(netipx.IPSet)})
+}
+
+// decideBy is as decideOn, where the looker has found v.
+func decideBy(t *testing.T, p *v1alpha1.IPPool, known bool, v foreign.Verdict) {
+	t.Helper()
+	v.Stage = foreign.StageClear
 	if p.Status.FencedSince == nil {
 		v.Stage = foreign.StageFence
 	}
@@ -127,6 +136,31 @@ func TestStoppedForAWhile(t *testing.T) {
 	}
 	if p.Status.Leasing != v1alpha1.LeasingOpen || len(p.Status.Withheld) > 0 || kube.GivenAway(p) {
 		t.Errorf("%+v; want it open as a whole", p.Status)
+	}
+}
+
+// TestStartedBesideASilentNode (I1): of a pool that was stopped a pod of another IPAM has an
+// address by now that lies in the block of a node which does not answer. The pool opens without
+// it.
+func TestStartedBesideASilentNode(t *testing.T) {
+	p := stoppedPool(t)
+	restart(p)
+	a := netip.MustParseAddr("10.0.0.5")
+	var b netipx.IPSetBuilder
+	b.Add(a)
+	silent, err := b.IPSet()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 4 {
+		decideBy(t, p, true, foreign.Verdict{Blocked: silent, Conflicts: []foreign.Conflict{{Pool: "lan", Addr: a, Owners: []string{"a", "b"}}}})
+	}
+	c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.PoolWithheld)
+	if p.Status.Leasing != v1alpha1.LeasingOpen || !slices.Equal(p.Status.Withheld, []string{"10.0.0.5-10.0.0.5"}) || c == nil || !strings.Contains(c.Message, "TwoOwners") {
+		t.Fatalf("leasing %s, withheld %q, %+v; want it open without the address", p.Status.Leasing, p.Status.Withheld, c)
+	}
+	if decideOn(t, p, true); len(p.Status.Withheld) > 0 {
+		t.Errorf("it is kept: withheld %q", p.Status.Withheld)
 	}
 }
 

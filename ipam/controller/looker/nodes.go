@@ -1,0 +1,72 @@
+package looker
+
+import (
+	"context"
+	"slices"
+
+	"github.com/tenure-ipam/tenure/ipam/foreign"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// node is what a look knows of a node's agent and Node.
+type node struct {
+	// registered says that there is a registration, reg. Its term may have been ended.
+	registered bool
+	reg        protocol.Registration
+	// looked says that the Node was read. Then there says whether it exists, and off whether
+	// somebody vouches that the machine is off.
+	looked, there, off bool
+}
+
+// readNodes reads which nodes have an agent, and which agents live.
+func (t *look) readNodes(ctx context.Context) error {
+	regs, err := t.Registrations(ctx)
+	if err != nil {
+		return err
+	}
+	for _, reg := range regs {
+		t.nodes[reg.Node] = &node{registered: true, reg: reg}
+		if !reg.Ended() {
+			t.facts.Agents[reg.Node] = t.Beats(reg.Node)
+		}
+	}
+	return nil
+}
+
+// node returns what is known of a node. It reads the Node object the first time.
+func (t *look) node(ctx context.Context, name protocol.NodeName) *node {
+	n := t.nodes[name]
+	if n == nil {
+		n = &node{}
+		t.nodes[name] = n
+	}
+	if !n.looked {
+		seen, out, _ := t.Live.ReadNode(ctx, name)
+		n.looked, n.there, n.off = true, out != protocol.NotFound, seen.Off
+	}
+	return n
+}
+
+// dead reports whether the node of the pod that something is kept for counts as dead: the
+// controller has ended the term of its registration, or it has neither a Node nor anybody on its
+// registration. Where the pool takes no silence for an answer, somebody has to vouch for that.
+func (t *look) dead(ctx context.Context) func(foreign.Kept) bool {
+	confirmed := map[protocol.PoolName]bool{}
+	for _, p := range t.pools {
+		confirmed[p.Name] = p.confirmed
+	}
+	return func(b foreign.Kept) bool {
+		n := t.nodes[b.To.Node]
+		switch {
+		case n != nil && n.registered && !n.reg.Ended():
+			return false
+		case n != nil && n.registered && !confirmed[b.Pool]:
+			return true
+		case n != nil && n.registered:
+			return slices.ContainsFunc(n.reg.Former, func(f protocol.Former) bool { return f.Ended && f.Vouched })
+		case confirmed[b.Pool]:
+			return t.node(ctx, b.To.Node).off
+		}
+		return !t.node(ctx, b.To.Node).there
+	}
+}
