@@ -26,7 +26,7 @@ func TestPending(t *testing.T) {
 		Reports: map[protocol.NodeName]protocol.Report{"n1": {Asked: map[string][]protocol.UID{"net": {"asks"}}}},
 	}
 	p := lan(t)
-	if _, _, found := weighed(p, facts); found.Stage != StagePods || !strings.Contains(found.Why, ": ns/hangs. ") {
+	if _, _, found := weighed(p, facts); found.Stage != StagePods || !strings.Contains(found.Why, ": ns/hangs (definition ns/net). ") {
 		t.Errorf("stage %d, %q; want that it waits for pod hangs", found.Stage, found.Why)
 	}
 	facts.Reports["n2"] = protocol.Report{Asked: map[string][]protocol.UID{"net": {"hangs"}}}
@@ -184,7 +184,7 @@ func TestWhatToDoIsSaid(t *testing.T) {
 			t.Errorf("it says %.200q, in %d bytes; want what to do", found.Why, len(found.Why))
 		}
 	}
-	if _, _, found := weighed(lan(t), Facts{Definitions: []Definition{switched}, Pods: []Pod{pod("hangs", "ns/net", "")}}); !strings.Contains(found.Why, ": ns/hangs. Each is waited for until") {
+	if _, _, found := weighed(lan(t), Facts{Definitions: []Definition{switched}, Pods: []Pod{pod("hangs", "ns/net", "")}}); !strings.Contains(found.Why, ": ns/hangs (definition ns/net). Each is waited for until") {
 		t.Errorf("it says %q; want what to do", found.Why)
 	}
 }

@@ -372,7 +372,8 @@ func (w *weighing) judge(f *Finding, pending []*Pod) {
 	var pods []string
 	for _, p := range pending {
 		if !w.hasAll(p) && !w.hasAsked(p) {
-			pods = append(pods, p.String())
+			i := slices.IndexFunc(p.Selected, w.awaits) // it is pending by one
+			pods = append(pods, fmt.Sprintf("%s (definition %s)", p, p.Selected[i]))
 		}
 	}
 	switch {
@@ -384,7 +385,8 @@ func (w *weighing) judge(f *Finding, pending []*Pod) {
 		f.Stage, f.Why = StageReports, "what pods have may be where an agent cannot read it: "+Unread(w.Name, unread)
 	case len(pods) > 0:
 		f.Stage, f.Why = StagePods, fmt.Sprintf("pods that were bound to their nodes before may still get an address of another IPAM: %s. "+
-			"Each is waited for until it shows one, asks Tenure for it or is deleted, and for %v at most after the pool or its definition was last changed", Few(pods), AddWithin)
+			"Each is waited for until it shows one, asks Tenure for it or is deleted, and for %v at most after the pool or its definition was last changed; "+
+			"not if spec.shareWith names the definition, which says that it is of another network", Few(pods), AddWithin)
 	default:
 		f.Stage = StageClear
 	}
