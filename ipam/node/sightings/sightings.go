@@ -119,10 +119,12 @@ const (
 	tellsFreed   = 32
 	// tellsOfOne is how many sandboxes a report tells that have one address by another IPAM on
 	// one network, and tellsOfAll on all networks together, first on those that are asked for.
-	// An IPAM such as static gives as many as anybody likes the address that they name, on as
-	// many networks. Of those that are told nobody gets it, as of all.
-	tellsOfOne = 16
-	tellsOfAll = 64
+	// Of one sandbox it tells tellsOfSandbox networks. An IPAM such as static gives as many as
+	// anybody likes the address that they name, on as many networks. Of two that are told nobody
+	// gets it, as of all.
+	tellsOfOne     = 16
+	tellsOfAll     = 64
+	tellsOfSandbox = 4
 )
 
 // Ask begins to answer what the registration asks, unless the answer is there already. Nothing is
@@ -316,17 +318,22 @@ func fewOfOne(all []protocol.Sighting, look protocol.Query) []protocol.Sighting 
 		}
 		return 1
 	})
-	told, ofAll := map[one]int{}, map[netip.Addr]int{}
+	type box struct {
+		addr    netip.Addr
+		sandbox string
+	}
+	told, ofAll, ofBox := map[one]int{}, map[netip.Addr]int{}, map[box]int{}
 	return slices.DeleteFunc(all, func(s protocol.Sighting) bool {
-		at := one{s.Addr, s.Network, s.IPAM}
-		if s.IPAM == poolspec.Type {
+		at, in := one{s.Addr, s.Network, s.IPAM}, box{s.Addr, s.Sandbox}
+		switch {
+		case s.IPAM == poolspec.Type:
 			return false
-		}
-		if told[at] >= tellsOfOne || ofAll[s.Addr] >= tellsOfAll {
+		case told[at] >= tellsOfOne, ofAll[s.Addr] >= tellsOfAll, ofBox[in] >= tellsOfSandbox:
 			return true
 		}
 		told[at]++
 		ofAll[s.Addr]++
+		ofBox[in]++
 		return false
 	})
 }

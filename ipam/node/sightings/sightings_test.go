@@ -185,34 +185,42 @@ func TestManyOfOneAddressHaveRoom(t *testing.T) {
 	}
 }
 
-// TestOneAddressOnManyNetworks: as above, with as many networks, all names as long as can be. Who
-// has the address on a network that is asked for is told first.
+// TestOneAddressOnManyNetworks (I1): as above, with as many networks, all names as long as can be.
+// Who has the address on a network that is asked for is told first, and no one sandbox hides
+// another.
 func TestOneAddressOnManyNetworks(t *testing.T) {
 	var host cachingHost
-	add := func(pod, network, addr string) {
+	add := func(pod, network, addr, container string) {
 		host.cached = append(host.cached, cniresults.Entry{
-			Network: network, ContainerID: fmt.Sprintf("%064x", len(host.cached)), IfName: "net1",
+			Network: network, ContainerID: fmt.Sprintf("%064s", container), IfName: "net1",
 			Args: fmt.Sprintf("K8S_POD_NAMESPACE=%s;K8S_POD_NAME=%s;K8S_POD_UID=%036x", strings.Repeat("n", 63), pod, len(host.cached)),
 			IPAM: []json.RawMessage{json.RawMessage(`{"ipam":{"type":"static"}}`)}, IPs: []cniresults.IP{{Address: netip.MustParsePrefix(addr)}},
 		})
 	}
 	for n := range 20 {
 		for p := range 16 {
-			add(fmt.Sprintf("%0253d", p), fmt.Sprintf("%0253d", n), "10.0.0.5/24")
+			add(fmt.Sprintf("%0253d", p), fmt.Sprintf("%0253d", n), "10.0.0.5/24", fmt.Sprint(n, p))
 		}
 	}
-	add("p", "lan", "10.0.0.5/24")
-	add("p", "lan", "10.0.0.9/24")
+	query := protocol.Query{ID: "1", Ranges: []string{"10.0.0.1-10.0.0.254"}, HostLocal: []protocol.HostLocal{{Network: "lan"}}}
+	for n := range 100 {
+		network := fmt.Sprintf("own-%d", n)
+		add("o", network, "10.0.0.7/24", "0")
+		query.HostLocal = append(query.HostLocal, protocol.HostLocal{Network: network})
+	}
+	for _, addr := range []string{"10.0.0.5", "10.0.0.7", "10.0.0.9"} {
+		add("p", "lan", addr+"/24", "f")
+	}
 	r, _ := newReporter(t, host)
-	got, _, err := protocol.ParseReport(r.report(t.Context(), protocol.Query{ID: "1", Ranges: []string{"10.0.0.1-10.0.0.254"}, HostLocal: []protocol.HostLocal{{Network: "lan"}}}).String())
+	got, _, err := protocol.ParseReport(r.report(t.Context(), query).String())
 	var of []string
 	for _, s := range got.Has {
 		if s.Network == "lan" {
 			of = append(of, s.Addr.String())
 		}
 	}
-	if err != nil || got.Unread != "" || got.Next.IsValid() || !slices.Equal(of, []string{"10.0.0.5", "10.0.0.9"}) {
-		t.Errorf("unread %q, next %v, of the network %q, error %v; want a whole report with both", got.Unread, got.Next, of, err)
+	if err != nil || got.Unread != "" || got.Next.IsValid() || !slices.Equal(of, []string{"10.0.0.5", "10.0.0.7", "10.0.0.9"}) {
+		t.Errorf("unread %q, next %v, of the network %q, error %v; want a whole report with all", got.Unread, got.Next, of, err)
 	}
 }
 
