@@ -1,10 +1,12 @@
 package protocol
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -18,8 +20,11 @@ type Query struct {
 	// HostLocal are the networks whose files of host-local the agent reads.
 	HostLocal []HostLocal `json:"hostLocal,omitempty"`
 	// From, if valid, is the address where the answer is to go on: a report before had no room for
-	// it and those after it.
-	From netip.Addr `json:"from,omitzero"`
+	// all of it, and for those after it. Of what it has of From it has told what goes up to After.
+	From  netip.Addr `json:"from,omitzero"`
+	After string     `json:"after,omitempty"`
+	// Parts says that who asks can have an answer go on within an address.
+	Parts bool `json:"parts,omitempty"`
 }
 
 // MaxQuery and MaxReport are how long the texts of a query and of a report may be, in bytes. An
@@ -28,6 +33,9 @@ const (
 	MaxQuery  = 24 << 10
 	MaxReport = 96 << 10
 )
+
+// maxAfter is how long [Query.After] may be: names and IDs have bounds.
+const maxAfter = 2 << 10
 
 // HostLocal is a network that host-local may have given addresses of.
 type HostLocal struct {
@@ -66,9 +74,12 @@ type Report struct {
 	Unread string `json:"unread,omitempty"`
 	// Unseen is what could not be read of single networks, for which the report is not whole.
 	Unseen []Unseen `json:"unseen,omitempty"`
-	// Next, if valid, says that there was no room for Next and the addresses after it: see
-	// [Query.From].
-	Next netip.Addr `json:"next,omitzero"`
+	// Next, if valid, says that there was no room for all of Next, and for the addresses after it:
+	// see [Query.From], also of After.
+	Next  netip.Addr `json:"next,omitzero"`
+	After string     `json:"after,omitempty"`
+	// Parts is the query's.
+	Parts bool `json:"-"`
 }
 
 // Unseen is what an agent was to read of a network, and cannot.
@@ -91,14 +102,46 @@ type Sighting struct {
 	Freed bool `json:"freed,omitempty"`
 }
 
-// String returns r as [Registration.Report] has it. Sightings, in order of their addresses, that
-// have no room are left out, and Next says so.
+// Compare compares two sightings, first by their addresses.
+func (s Sighting) Compare(o Sighting) int {
+	return cmp.Or(s.Addr.Compare(o.Addr), strings.Compare(s.rest(), o.rest()))
+}
+
+// rest returns a text of all of s but the address.
+func (s Sighting) rest() string {
+	return strings.Join([]string{s.Sandbox, s.IPAM, s.Network, strconv.FormatBool(s.Freed), string(s.Pod.UID), s.Pod.Namespace, s.Pod.Name}, "\t")
+}
+
+// Told reports whether a report before has told s: see [Query.From].
+func (q Query) Told(s Sighting) bool {
+	return s.Addr.Less(q.From) || s.Addr == q.From && q.After != "" && s.rest() <= q.After
+}
+
+// GoesOn reports whether a report tells more of q's answer than the one that q goes on from, and
+// has still more to tell. Then q asks for that.
+func (q *Query) GoesOn(r Report) bool {
+	further := q.From.Less(r.Next) || q.From == r.Next && q.After < r.After // the zero address is less than all
+	if !r.Next.IsValid() || !further || len(r.After) > maxAfter {
+		return false
+	}
+	q.From, q.After = r.Next, r.After
+	return true
+}
+
+// String returns r as [Registration.Report] has it. Sightings, in order of [Sighting.Compare], that
+// have no room are left out, and Next and After say so. If Parts is false, all of an address are
+// told, or none.
 func (r Report) String() string {
 	r.clip()
 	text := jsonText(r)
 	for all := r.Has; len(text) > MaxReport && len(r.Has) > 0; text = jsonText(r) {
 		keep := len(r.Has) / 2
-		for r.Next = all[keep].Addr; keep > 0 && all[keep-1].Addr == r.Next; keep-- { // all of an address, or none
+		r.Next, r.After = all[keep].Addr, ""
+		for !r.Parts && keep > 0 && all[keep-1].Addr == r.Next {
+			keep--
+		}
+		if keep > 0 && all[keep-1].Addr == r.Next {
+			r.After = all[keep-1].rest()
 		}
 		r.Has = all[:keep]
 	}

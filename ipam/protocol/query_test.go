@@ -19,18 +19,18 @@ func TestLongReportsAreAskedForInParts(t *testing.T) {
 		}
 	}
 	var got []Sighting
-	for from, parts := (netip.Addr{}), 0; ; parts++ {
+	q := Query{}
+	for parts := 0; ; parts++ {
 		part := whole
-		part.Has = slices.DeleteFunc(slices.Clone(whole.Has), func(s Sighting) bool { return s.Addr.Less(from) })
+		part.Has = slices.DeleteFunc(slices.Clone(whole.Has), q.Told)
 		text := part.String()
 		r, ok, err := ParseReport(text)
-		if !ok || err != nil || len(text) > MaxReport || r.Unread != "" || parts > 20 {
-			t.Fatalf("part %d, of %d bytes, from %v: %v, %v, unread %q", parts, len(text), from, ok, err, r.Unread)
+		if !ok || err != nil || len(text) > MaxReport || r.Unread != "" || r.After != "" || parts > 20 {
+			t.Fatalf("part %d, of %d bytes, from %v: %v, %v, unread %q, after %q", parts, len(text), q.From, ok, err, r.Unread, r.After)
 		}
-		if got = append(got, r.Has...); !r.Next.IsValid() {
+		if got = append(got, r.Has...); !q.GoesOn(r) {
 			break
 		}
-		from = r.Next
 	}
 	if !slices.Equal(got, whole.Has) {
 		t.Errorf("the parts have %d sightings; want the same %d", len(got), len(whole.Has))

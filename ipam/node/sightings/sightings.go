@@ -3,7 +3,6 @@
 package sightings
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -117,14 +116,6 @@ const (
 	// a pod that is about to go.
 	tellsArrived = 512
 	tellsFreed   = 32
-	// tellsOfOne is how many sandboxes a report tells that have one address by another IPAM on
-	// one network, and tellsOfAll on all networks together, first on those that are asked for.
-	// Of one sandbox it tells tellsOfSandbox networks. An IPAM such as static gives as many as
-	// anybody likes the address that they name, on as many networks. Of two that are told nobody
-	// gets it, as of all.
-	tellsOfOne     = 16
-	tellsOfAll     = 64
-	tellsOfSandbox = 4
 )
 
 // Ask begins to answer what the registration asks, unless the answer is there already. Nothing is
@@ -175,7 +166,7 @@ func (r *Reporter) find(ctx context.Context, text string) (next string) {
 // says. The library writes a result only after the store has the address, and a pod shows what it
 // had until it is gone.
 func (r *Reporter) report(ctx context.Context, look protocol.Query) protocol.Report {
-	rep := protocol.Report{ID: look.ID}
+	rep := protocol.Report{ID: look.ID, Parts: look.Parts}
 	unseen := func(of protocol.HostLocal, err error) {
 		r.log.WarnContext(ctx, "what pods have cannot be read", "network", of.Network, "error", err)
 		rep.Unseen = append(rep.Unseen, protocol.Unseen{HostLocal: of, Why: err.Error()})
@@ -196,7 +187,7 @@ func (r *Reporter) report(ctx context.Context, look protocol.Query) protocol.Rep
 		has = append(has, more...)
 	}
 	given, asked, givenErr := r.given(ctx, look, within)
-	rep.Running, rep.Asked, rep.Has = running, asked, once(append(fewOfOne(once(has), look), given...))
+	rep.Running, rep.Asked, rep.Has = running, asked, slices.DeleteFunc(once(append(has, given...)), look.Told)
 	if err := errors.Join(rangesErr, cachedErr, givenErr); err != nil {
 		r.log.WarnContext(ctx, "what pods have cannot be read", "error", err)
 		rep.Unread = err.Error()
@@ -298,51 +289,9 @@ func sightingsOf(att store.Attachment) (has []protocol.Sighting) {
 	return has
 }
 
-// fewOfOne returns what is told of sandboxes that have addresses by other IPAMs. What Tenure has
-// given is told of all.
-func fewOfOne(all []protocol.Sighting, look protocol.Query) []protocol.Sighting {
-	type one struct {
-		addr          netip.Addr
-		network, ipam string
-	}
-	asked := map[string]bool{}
-	for _, n := range look.HostLocal {
-		asked[n.Network] = true
-	}
-	slices.SortStableFunc(all, func(x, y protocol.Sighting) int {
-		switch {
-		case asked[x.Network] == asked[y.Network]:
-			return 0
-		case asked[x.Network]:
-			return -1
-		}
-		return 1
-	})
-	type box struct {
-		addr    netip.Addr
-		sandbox string
-	}
-	told, ofAll, ofBox := map[one]int{}, map[netip.Addr]int{}, map[box]int{}
-	return slices.DeleteFunc(all, func(s protocol.Sighting) bool {
-		at, in := one{s.Addr, s.Network, s.IPAM}, box{s.Addr, s.Sandbox}
-		switch {
-		case s.IPAM == poolspec.Type:
-			return false
-		case told[at] >= tellsOfOne, ofAll[s.Addr] >= tellsOfAll, ofBox[in] >= tellsOfSandbox:
-			return true
-		}
-		told[at]++
-		ofAll[s.Addr]++
-		ofBox[in]++
-		return false
-	})
-}
-
 // once returns each of all once, in order of the addresses.
 func once(all []protocol.Sighting) []protocol.Sighting {
-	slices.SortFunc(all, func(x, y protocol.Sighting) int {
-		return cmp.Or(x.Addr.Compare(y.Addr), strings.Compare(x.Sandbox, y.Sandbox), strings.Compare(x.IPAM, y.IPAM), strings.Compare(x.Network, y.Network))
-	})
+	slices.SortFunc(all, protocol.Sighting.Compare)
 	return slices.Compact(all)
 }
 
