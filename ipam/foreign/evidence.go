@@ -28,7 +28,8 @@ type claim struct {
 	addr netip.Addr
 	pod  *Pod
 	by   proof
-	// of is the definition, by status, or the network's name, by node.
+	// of is the definition, by status, the network's name, by node, or the other IPAM's object, by
+	// record.
 	of     string
 	source string // for people
 }
@@ -138,7 +139,7 @@ func Gather(f Facts) *Evidence {
 	}
 	for _, r := range f.Records {
 		if pod := e.byName[r.PodNamespace+"/"+r.PodName]; pod != nil {
-			e.add(claim{r.Addr, pod, byRecord, "", r.Source})
+			e.add(claim{r.Addr, pod, byRecord, r.Object, r.Source})
 		} else {
 			e.strays = append(e.strays, r.Addr)
 		}
@@ -296,6 +297,12 @@ func (w *weighing) unseen(node protocol.NodeName) string {
 	}
 	w.unseenOn[node] = why
 	return why
+}
+
+// Needs reports whether a pool waits for what can be read of a network, as far as it was weighed.
+func (e *Evidence) Needs(pool protocol.PoolName, n protocol.HostLocal) bool {
+	w := e.weighed[pool]
+	return w != nil && w.files[n]
 }
 
 // asked reports whether a node's agent has answered a question of a pool.

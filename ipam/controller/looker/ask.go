@@ -43,7 +43,7 @@ const mostHeard = 1 << 16
 
 // nextPart makes the next query: it has as many of the remaining networks as there is room for.
 func (q *question) nextPart() {
-	q.From, q.HostLocal = netip.Addr{}, nil
+	q.From, q.After, q.Parts, q.HostLocal = netip.Addr{}, "", true, nil
 	room := protocol.MaxQuery - len(q.String())
 	n := 0
 	for n < len(q.rest) {
@@ -234,10 +234,20 @@ func (t *look) draft(of map[protocol.PoolName]bool) *draft {
 	for _, r := range ranges.Ranges() {
 		d.Ranges = append(d.Ranges, r.String())
 	}
-	all := slices.SortedFunc(maps.Keys(networks), func(a, b protocol.HostLocal) int {
-		return cmp.Or(strings.Compare(a.Network, b.Network), strings.Compare(a.DataDir, b.DataDir))
-	})
-	d.bound(all)
+	// Those that are needed first, and of these the short ones: others may write many long ones.
+	place := func(n protocol.HostLocal) int {
+		if slices.ContainsFunc(d.pools, func(p *pool) bool { return t.evidence.Needs(p.Name, n) }) {
+			return queryLen(n)
+		}
+		return mostAsked + queryLen(n)
+	}
+	places := map[protocol.HostLocal]int{}
+	for n := range networks {
+		places[n] = place(n)
+	}
+	d.bound(slices.SortedFunc(maps.Keys(networks), func(a, b protocol.HostLocal) int {
+		return cmp.Or(places[a]-places[b], strings.Compare(a.Network, b.Network), strings.Compare(a.DataDir, b.DataDir))
+	}))
 	d.nextPart()
 	return d
 }
@@ -320,8 +330,7 @@ func (t *look) hear(ctx context.Context, n protocol.NodeName, text string) (answ
 	}
 	q.hear(r)
 	switch {
-	case q.From.Less(q.heard.Next): // the zero address is less than all
-		q.From = q.heard.Next
+	case q.GoesOn(q.heard):
 		return false, true
 	case len(q.rest) > 0:
 		q.nextPart()

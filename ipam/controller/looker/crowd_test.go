@@ -1,32 +1,83 @@
 package looker
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
+	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// TestLetDefinitionOfManyExcludes: a definition of whereabouts' whose excludes make more ranges
-// than a fence has room for holds up no pool whose owner lets it.
-func TestLetDefinitionOfManyExcludes(t *testing.T) {
-	c := newCluster()
-	var exclude []string
+// TestLetDefinitionOfManyRanges: a definition of whereabouts' that makes more ranges than a
+// fence has room for, by its excludes or between its own ranges, holds up no pool whose owner
+// lets it.
+func TestLetDefinitionOfManyRanges(t *testing.T) {
+	var exclude, ranges []string
 	for i := range maxFence + 1 {
 		exclude = append(exclude, fmt.Sprintf(`"10.0.%d.%d/32"`, i/128, i%128*2))
 	}
-	c.more = []string{fmt.Sprintf(`{"cniVersion":"1.0.0","name":"x","type":"macvlan","ipam":{"type":"whereabouts","range":"10.0.0.0/16","exclude":[%s]}}`, strings.Join(exclude, ","))}
-	pool := lan()
-	pool.Status.Leasing, pool.Status.Withheld = "", nil
-	c.pools, c.record = []v1alpha1.IPPool{pool}, map[string]any{"range": "10.0.0.0/16"}
-	c.pools[0].Spec.ShareWith = []string{"ns/more-0"}
-	if v := c.look(t); strings.Contains(v.Why, "cannot be kept") || len(v.Fence) > maxFence {
-		t.Errorf("in spec.shareWith: stage %d, %q", v.Stage, v.Why)
+	for i := range 150 {
+		ranges = append(ranges, fmt.Sprintf(`{"range":"10.0.%d.%d/32"}`, i, i+1))
+	}
+	for _, keys := range []string{
+		`"range":"10.0.0.0/16","exclude":[` + strings.Join(exclude, ",") + `]`,
+		`"ipRanges":[` + strings.Join(ranges, ",") + `]`,
+	} {
+		c := newCluster()
+		c.more = []string{fmt.Sprintf(`{"cniVersion":"1.0.0","name":"x","type":"macvlan","ipam":{"type":"whereabouts",%s}}`, keys)}
+		pool := lan()
+		pool.Status.Leasing, pool.Status.Withheld = "", nil
+		pool.Spec.ShareWith = []string{"ns/more-0"}
+		c.pools, c.record = []v1alpha1.IPPool{pool}, map[string]any{"range": "10.0.0.0/16"}
+		if v := c.look(t); strings.Contains(v.Why, "cannot be kept") || len(v.Fence) > maxFence {
+			t.Errorf("%.60s in spec.shareWith: stage %d, %q", keys, v.Stage, v.Why)
+		}
+	}
+}
+
+// crowdedCache has many definitions of a namespace beside those of a cluster.
+type crowdedCache struct {
+	client.Reader
+	n int
+}
+
+func (c crowdedCache) List(ctx context.Context, into client.ObjectList, o ...client.ListOption) error {
+	all, isList := into.(*nad.NetworkAttachmentDefinitionList)
+	if err := c.Reader.List(ctx, into, o...); err != nil || !isList {
+		return err
+	}
+	for i := range c.n {
+		for network, dir := range map[string]string{"aa": strings.Repeat("d", 900), fmt.Sprint("b", i): ""} {
+			d := nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: "crowd", Name: fmt.Sprint(network, "-", i)}}
+			d.Spec.Config = fmt.Sprintf(`{"cniVersion":"1.0.0","name":%q,"type":"macvlan","ipam":{"type":"tenure","pool":"lan","dataDir":"/%d%s"}}`, network, i, dir)
+			all.Items = append(all.Items, d)
+		}
+	}
+	return nil
+}
+
+// TestCrowdOfDefinitions: definitions of a namespace that may not use the pool take no room of
+// those that may.
+func TestCrowdOfDefinitions(t *testing.T) {
+	c := newCluster()
+	c.Cache = crowdedCache{c, 600}
+	c.MayUse = func(_ context.Context, _ *v1alpha1.IPPool, namespace string) bool { return namespace == "ns" }
+	c.pools, c.pods = []v1alpha1.IPPool{lan()}, []*corev1.Pod{showing("p", "10.0.1.2")}
+	c.answer = func(q protocol.Query) protocol.Report { return protocol.Report{ID: q.ID, Running: []protocol.UID{"p"}} }
+	v := c.look(t)
+	if asked := slices.ContainsFunc(c.asked, func(q protocol.Query) bool {
+		return slices.ContainsFunc(q.HostLocal, func(n protocol.HostLocal) bool { return n.Network == "net" })
+	}); !asked || v.Stage == foreign.StageReports {
+		t.Errorf("the pool's own network is asked for: %v, stage %d, %q", asked, v.Stage, v.Why)
 	}
 }
 

@@ -181,7 +181,7 @@ func (t *look) whyUnfenced(p *pool, unfenced []string) string {
 // those of p, without what definitions of that name with whereabouts as their IPAM may give. Of
 // definitions that are refused nothing is left out that fences has. Each range is written as a
 // reservation's name is, with a CIDR for the address. If these are too many, what lies between the
-// addresses that a definition gives is left out as well, where a person lets that definition.
+// addresses of a range that a definition gives is left out as well, where a person lets that one.
 func (t *look) unreserved(p *pool, network string, refused map[string]bool, fences []string) (texts []string) {
 	var fenced netipx.IPSetBuilder
 	for _, text := range fences {
@@ -216,12 +216,15 @@ func (t *look) unreservedOf(p *pool, network string, refused map[string]bool, ha
 		if refused[d.String()] {
 			gives.RemoveSet(had)
 		}
-		if whole && slices.Contains(p.ShareWith, d.String()) {
-			for _, c := range d.CIDRs {
-				gives.AddPrefix(c)
+		set, _ := gives.IPSet() // of sets alone
+		if all := set.Ranges(); whole && slices.Contains(p.ShareWith, d.String()) {
+			for _, r := range p.Whole.Ranges() {
+				within := slices.DeleteFunc(slices.Clone(all), func(x netipx.IPRange) bool { return !x.Overlaps(netipx.RangeOfPrefix(r.Prefix)) })
+				if n := len(within); n > 0 {
+					b.RemoveRange(netipx.IPRangeFrom(within[0].From(), within[n-1].To()))
+				}
 			}
 		}
-		set, _ := gives.IPSet() // of valid ranges alone
 		b.RemoveSet(set)
 	}
 	set, _ := b.IPSet() // of valid ranges alone

@@ -261,13 +261,16 @@ func (l *Looker) definitions(ctx context.Context) (all, former []foreign.Definit
 	if err := l.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, nil, fmt.Errorf("list definitions: %w", err)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	all = make([]foreign.Definition, len(list.Items))
 	for i := range list.Items {
 		o := &list.Items[i]
 		all[i] = foreign.ReadDefinition(o.Namespace, o.Name, o.Spec.Config, o.Annotations)
-		all[i].Changed, all[i].Since = changedAt(o), l.names.of(o)
+		all[i].Changed = changedAt(o)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range list.Items {
+		all[i].Since = l.names.of(&list.Items[i])
 	}
 	slices.SortFunc(all, func(x, y foreign.Definition) int { return strings.Compare(x.String(), y.String()) })
 	return all, l.names.lately(l.Now()), nil
