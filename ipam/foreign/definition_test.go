@@ -3,6 +3,7 @@ package foreign
 import (
 	"fmt"
 	"net/netip"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -125,5 +126,28 @@ func TestNoDefinitionVanishes(t *testing.T) {
 	long := definition("d", fmt.Sprintf(`{"type":"whereabouts","range":%q}`, strings.Repeat("x", 10_000)))
 	if n := len(long.By()); n > 300 {
 		t.Errorf("what is said of it has %d bytes; want it short: it goes into a status", n)
+	}
+}
+
+// TestReadsManyRanges: what reads a definition takes as its length does. Anybody may write many
+// ranges into one.
+func TestReadsManyRanges(t *testing.T) {
+	allocates := func(n int) uint64 {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, `,{"range":"10.%d.%d.%d/32","exclude":["::"]}`, i/32768, i/128%256, i%128*2)
+		}
+		config := fmt.Sprintf(`{"name":"x","type":"macvlan","ipam":{"type":"whereabouts","ipRanges":[%s]}}`, b.String()[1:])
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		d := ReadDefinition("ns", "x", config, nil)
+		runtime.ReadMemStats(&after)
+		if len(d.Takes.Ranges()) != n {
+			t.Errorf("of %d ranges it reads %d", n, len(d.Takes.Ranges()))
+		}
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	if one, four := allocates(1000), allocates(4000); four > 8*one {
+		t.Errorf("a definition of four times as many ranges takes %d bytes, and not %d", four, 4*one)
 	}
 }

@@ -25,7 +25,7 @@ func (w *weighing) mayBeOf(c claim) bool {
 	case byStatus:
 		return !w.elsewhere(c)
 	case byRecord:
-		return slices.ContainsFunc(c.pod.Selected, func(d string) bool { return w.mine[d] || w.known[d] == nil }) || w.unexplained(c)
+		return w.explained(c) || w.unexplained(c)
 	default:
 		return w.networks[c.of] || w.wasOn(c) || !slices.ContainsFunc(w.Definitions, func(d Definition) bool { return d.Network == c.of }) || w.unexplained(c)
 	}

@@ -8,12 +8,13 @@ import (
 	"github.com/tenure-ipam/tenure/api/npwg"
 )
 
-// explained reports whether what a record or a node says of a pod is of a network of the
-// segment, as that is or was, or of a definition that is gone. A network may have got another
-// name since: then the pod's status shows the address of its definition.
+// explained reports whether what a record or a node says of a pod is of a network of the segment,
+// as that is or was, or of a definition that is gone. A network may have got another name since:
+// then the pod's status shows the address of its definition. An object of whereabouts' that has the
+// segment's network_name in its name tells by itself.
 func (w *weighing) explained(c claim) bool {
 	if c.by == byRecord {
-		return slices.ContainsFunc(c.pod.Selected, func(d string) bool { return w.mine[d] || w.known[d] == nil })
+		return w.objects[c.of] || slices.ContainsFunc(c.pod.Selected, func(d string) bool { return w.mine[d] || w.known[d] == nil })
 	}
 	return w.networks[c.of] || w.wasOn(c) || slices.ContainsFunc(c.pod.Shows, func(s npwg.Shown) bool {
 		return (w.known[s.Definition] == nil || w.mine[s.Definition]) && slices.Contains(s.Addrs, c.addr)

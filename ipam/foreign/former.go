@@ -21,6 +21,7 @@ func (w *weighing) remember() {
 			continue
 		}
 		w.former = append(w.former, d)
+		w.noteObjects(d)
 		if of := w.were[d.Network]; len(of) == 0 || of[len(of)-1] != name {
 			w.were[d.Network] = append(of, name)
 		}
@@ -64,11 +65,13 @@ func (w *weighing) hasLeft(was Definition) bool {
 	var rest netipx.IPSetBuilder
 	rest.AddSet(was.Takes)
 	rest.Intersect(w.Whole.Usable())
-	if is.Takes != nil {
-		rest.RemoveSet(is.Takes)
-	}
-	for o := range w.poolsOf(*is) {
-		rest.RemoveSet(o.Whole.Usable())
+	if !w.segment.isOther(*is) { // else its addresses are others, whose numbers may be the same
+		if is.Takes != nil {
+			rest.RemoveSet(is.Takes)
+		}
+		for o := range w.poolsOf(*is) {
+			rest.RemoveSet(o.Whole.Usable())
+		}
 	}
 	set, _ := rest.IPSet() // of sets alone
 	return len(set.Ranges()) > 0

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -70,10 +71,42 @@ func TestDefinitionGetsAnotherNetworkName(t *testing.T) {
 		Among([]*Pool{p}, facts.Definitions)
 		for _, recorded := range []bool{false, true} {
 			if recorded {
-				facts.Records = []Record{{Source: "blue", Object: "blue-10.0.0.0-24", Addr: netip.MustParseAddr("10.0.0.5"), PodNamespace: "ns", PodName: "p"}}
+				object := "blue-10.0.0.0-24"
+				if !tt.want {
+					object = "red-10.0.0.0-24"
+				}
+				facts.Records = []Record{{Source: object, Object: object, Addr: netip.MustParseAddr("10.0.0.5"), PodNamespace: "ns", PodName: "p"}}
 			}
 			if keep, _, f := weighed(*p, facts); slices.Contains(keep, "10.0.0.5 p") != tt.want {
 				t.Errorf("%s, recorded: %v: keeps %q, stage %d; want that it does: %v", tt.name, recorded, keep, f.Stage, tt.want)
+			}
+		}
+	}
+}
+
+// TestRecordNamesItsNetwork (I1): a definition of whereabouts' is edited to another network_name of
+// the same range, and its pod runs on with what it had. Whereabouts' IPPool says of which network
+// that is.
+func TestRecordNamesItsNetwork(t *testing.T) {
+	was := definition("net", `{"type":"whereabouts","range":"10.0.0.0/24","network_name":"blue"}`)
+	for _, ipam := range []string{TypeWhereabouts, Type} {
+		for _, lately := range []bool{true, false} {
+			is, other := definition("net", `{"type":"`+ipam+`","range":"10.0.0.0/24","network_name":"red"}`), definition("net2", `{"type":"tenure","range":"10.0.0.0/24","network_name":"blue"}`)
+			p := begins(t, other)
+			p.CheckAll, p.New, p.Since, p.Fenced = true, p.Whole.Usable(), now.Add(-AddWithin), true
+			x, starts := pod("p", "ns/net", "10.0.0.5"), pod("starts", "ns/net", "")
+			facts := Facts{
+				Definitions: []Definition{is, other}, Pods: []Pod{x, starts}, Agents: map[protocol.NodeName]bool{"n1": true},
+				Records: []Record{{Source: "blue", Object: "blue-10.0.0.0-24", Addr: netip.MustParseAddr("10.0.0.5"), PodNamespace: "ns", PodName: "p"}},
+				Reports: map[protocol.NodeName]protocol.Report{"n1": {Running: []protocol.UID{"p"}}},
+			}
+			want := StageClear
+			if was.Changed = now.Add(-time.Minute); lately {
+				facts.Former, want = []Definition{was}, StagePods // an ADD by the old text may be under way
+			}
+			Among([]*Pool{p}, facts.Definitions)
+			if keep, _, f := weighed(*p, facts); !slices.Equal(keep, []string{"10.0.0.5 p"}) || f.Stage != want {
+				t.Errorf("now of %s, edited lately: %v: keeps %q, stage %d, %q; want that it keeps the address, and stage %d", ipam, lately, keep, f.Stage, f.Why, want)
 			}
 		}
 	}

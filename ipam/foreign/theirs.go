@@ -57,14 +57,17 @@ func (d *Definition) readTheirs(k keys) {
 			return
 		}
 		d.CIDRs = append(d.CIDRs, cidr)
-		takes.AddRange(span)
+		var rest netipx.IPSetBuilder // of its own: takes would be put in order after each that was removed
+		rest.AddRange(span)
 		for _, x := range exclude {
 			if _, span, ok := readSpan(x, "", ""); ok {
-				takes.RemoveRange(span)
+				rest.RemoveRange(span)
 			} else if a, err := netip.ParseAddr(x); err == nil {
-				takes.Remove(a)
+				rest.Remove(a)
 			}
 		}
+		set, _ := rest.IPSet() // of valid ranges alone
+		takes.AddSet(set)
 	}
 	if k.Type != TypeHostLocal {
 		for _, r := range k.ranges() {

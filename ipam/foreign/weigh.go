@@ -65,6 +65,7 @@ type weighing struct {
 	own      map[string]bool             // those of networks that have a definition of no other pool
 	were     map[string][]string         // of which definitions of former a network was
 	files    map[protocol.HostLocal]bool // what has to be read: any namespace may name the pool
+	objects  map[string]bool             // whereabouts' IPPools that have a network_name of the segment
 	asks     map[protocol.NodeName]bool
 	// partly says of which nodes something is refused that may be of the pool, and why.
 	partly map[protocol.NodeName]string
@@ -78,13 +79,14 @@ type weighing struct {
 // Weigh finds what is to be kept of a pool, and whose word is missing for that. Which nodes have to
 // say something does not depend on what any has said.
 func (e *Evidence) Weigh(p *Pool) Finding {
-	w := &weighing{Evidence: e, Pool: p, segment: p.segment(e.Definitions), mine: map[string]bool{}, left: map[string]bool{}, networks: map[string]bool{}, own: map[string]bool{}, were: map[string][]string{}, files: map[protocol.HostLocal]bool{}, asks: map[protocol.NodeName]bool{}, partly: map[protocol.NodeName]string{}, unseenOn: map[protocol.NodeName]string{}}
+	w := &weighing{Evidence: e, Pool: p, segment: p.segment(e.Definitions), mine: map[string]bool{}, left: map[string]bool{}, networks: map[string]bool{}, own: map[string]bool{}, were: map[string][]string{}, files: map[protocol.HostLocal]bool{}, objects: map[string]bool{}, asks: map[protocol.NodeName]bool{}, partly: map[protocol.NodeName]string{}, unseenOn: map[protocol.NodeName]string{}}
 	for _, d := range w.segment.definitions {
 		w.mine[d.String()], w.networks[d.Network] = true, true
 		if d.IPAM != Type || p.owns(d) {
 			w.own[d.Network] = true
 		}
 		w.needFiles(d)
+		w.noteObjects(d)
 	}
 	w.remember()
 	e.weighed[p.Name] = w
@@ -119,6 +121,13 @@ func (e *Evidence) Weigh(p *Pool) Finding {
 func (w *weighing) needFiles(d Definition) {
 	if !slices.Contains(w.ShareWith, d.String()) && (w.MayUse == nil || w.MayUse(d.Namespace)) {
 		w.files[protocol.HostLocal{Network: d.Network, DataDir: d.DataDir}] = true
+	}
+}
+
+// noteObjects notes the objects of whereabouts' that a definition means, and no other segment does.
+func (w *weighing) noteObjects(d Definition) {
+	for _, o := range d.Whereabouts {
+		w.objects[o.Name] = w.objects[o.Name] || d.NetworkName != ""
 	}
 }
 
