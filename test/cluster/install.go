@@ -51,8 +51,9 @@ func (c *Cluster) Install(ctx context.Context) error {
 	})
 }
 
-// What is installed of deploy besides its own manifests, where the version has it; the policy where
-// Kubernetes has such ones, which is since 1.36.
+// What is installed of deploy besides its own manifests, where the version has it, and the
+// earlier one too: that is exchanged for it, and knows no flags of what it has not. The policy
+// where Kubernetes has such ones, which is since 1.36.
 var (
 	components = []string{"attach", "podnetworks", "vifs", "names", "neutron"}
 	gatePolicy = "podnetworks/gate-policy.yaml"
@@ -78,10 +79,14 @@ func (c *Cluster) apply(ctx context.Context, root, tag string) error {
 	if err != nil {
 		return err
 	}
-	has := func(name string) bool { _, err := os.Stat(filepath.Join(root, "deploy", name)); return err == nil }
+	in := func(root, name string) bool {
+		_, err := os.Stat(filepath.Join(root, "deploy", name))
+		return err == nil
+	}
+	has := func(name string) bool { return in(root, name) }
 	var with []string
 	for _, name := range components {
-		if has(name) {
+		if has(name) && (Earlier() == "" || in(Earlier(), name)) {
 			with = append(with, filepath.Join(from, "deploy", name))
 		}
 	}
