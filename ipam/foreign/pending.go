@@ -1,6 +1,7 @@
 package foreign
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"strings"
@@ -25,7 +26,7 @@ const retriedWithin = 150 * time.Second
 // other IPAM is done with them their nodes have to say: see hasAll and hasAsked. Not so of pods
 // that show what Tenure has given them, nor of pods that select a definition of which a person says
 // that it gives none of the pool's addresses. After AddWithin no pod counts.
-func (w *weighing) pending() (waiting []*Pod) {
+func (w *weighing) pending() (waiting []pendingPod) {
 	since := map[string]time.Time{}
 	for _, d := range w.segment.definitions {
 		if slices.Contains(w.ShareWith, d.String()) { // also of one that is Tenure's by now
@@ -58,12 +59,20 @@ func (w *weighing) pending() (waiting []*Pod) {
 				continue
 			}
 			if !pod.Bound.After(at) && !w.shows(pod, d, tenures) {
-				waiting = append(waiting, pod)
+				waiting = append(waiting, pendingPod{pod, d})
 			}
 		}
 	}
-	slices.SortFunc(waiting, func(x, y *Pod) int { return strings.Compare(x.String()+string(x.UID), y.String()+string(y.UID)) })
-	return slices.Compact(waiting)
+	slices.SortFunc(waiting, func(x, y pendingPod) int {
+		return cmp.Or(strings.Compare(x.String(), y.String()), strings.Compare(string(x.UID), string(y.UID)), strings.Compare(x.by, y.by))
+	})
+	return slices.CompactFunc(waiting, func(x, y pendingPod) bool { return x.Pod == y.Pod })
+}
+
+// pendingPod is a pod that may still get an address by another IPAM, by a definition.
+type pendingPod struct {
+	*Pod
+	by string
 }
 
 // retries reports whether all networks of a pod are the pool's, and it has asked Tenure for one.

@@ -335,7 +335,7 @@ func (w *weighing) believed(c claim) bool {
 // are all nodes that live where a record is of a pod that nobody knows, where another IPAM may have
 // given what waits, where pods show some of it, also of a network that they do not select, and
 // where pods use a pool that is about to be opened.
-func (w *weighing) askForWaiting(pending []*Pod) {
+func (w *weighing) askForWaiting(pending []pendingPod) {
 	if w.New == nil || len(w.New.Ranges()) == 0 {
 		return
 	}
@@ -367,7 +367,7 @@ func (w *weighing) used() bool {
 }
 
 // judge says what the pool waits for, as far as the look tells.
-func (w *weighing) judge(f *Finding, pending []*Pod) {
+func (w *weighing) judge(f *Finding, pending []pendingPod) {
 	var unread []string
 	for _, node := range slices.Sorted(maps.Keys(w.asks)) {
 		_, partly, answered := w.says(node)
@@ -380,9 +380,8 @@ func (w *weighing) judge(f *Finding, pending []*Pod) {
 	}
 	var pods []string
 	for _, p := range pending {
-		if !w.hasAll(p) && !w.hasAsked(p) {
-			i := slices.IndexFunc(p.Selected, w.awaits) // it is pending by one
-			pods = append(pods, fmt.Sprintf("%s (definition %s)", p, p.Selected[i]))
+		if !w.hasAll(p.Pod) && !w.hasAsked(p.Pod) {
+			pods = append(pods, fmt.Sprintf("%s (definition %s)", p, p.by))
 		}
 	}
 	switch {

@@ -337,6 +337,9 @@ func (t *look) hear(ctx context.Context, n protocol.NodeName, text string) (answ
 		t.partAt = t.Now() // each part has its time: how many there are is not the node's to say
 		return false, true
 	}
+	if q.heard.Next.IsValid() { // it says that there is more, and not where
+		q.heard.Unread = cmp.Or(q.heard.Unread, fmt.Sprintf("it does not tell what pods have from %v on", q.heard.Next))
+	}
 	q.heard.Unseen = slices.Concat(q.heard.Unseen, q.unasked)
 	t.facts.Reports[n] = q.heard
 	return true, false

@@ -326,6 +326,10 @@ func sandboxOf(e cniresults.Entry) (s sandbox) {
 	return s
 }
 
+// mostType is how much of the type of an IPAM is told, in bytes. A plugin that has no IPAM does not
+// look at what is written there.
+const mostType = 64
+
 // ipamOf returns the type of the IPAM that gave an attachment its addresses: Tenure's where
 // it is one of several. In local mode that is another one, of which the cluster knows nothing.
 func ipamOf(e cniresults.Entry) string {
@@ -341,7 +345,7 @@ func ipamOf(e cniresults.Entry) string {
 		if conf.IPAM.Type == poolspec.Type && !local {
 			return poolspec.Type
 		}
-		if found = conf.IPAM.Type; local {
+		if found = conf.IPAM.Type[:min(len(conf.IPAM.Type), mostType)]; local {
 			found += " in local mode"
 		}
 	}

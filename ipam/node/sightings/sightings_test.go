@@ -242,6 +242,32 @@ func TestOneAddressOnManyNetworks(t *testing.T) {
 	}
 }
 
+// TestLongTypeHidesNobody (I1): a plugin that has no IPAM does not look at the type of one that its
+// section names. However long it is, all are told that have the address.
+func TestLongTypeHidesNobody(t *testing.T) {
+	for _, length := range []int{10, 40 << 10, 100 << 10} {
+		var host cachingHost
+		box := func(container, network string, types ...string) {
+			e := cniresults.Entry{
+				Network: network, ContainerID: container, IfName: "net1", IPs: []cniresults.IP{{Address: netip.MustParsePrefix("10.0.0.5/24")}},
+				Args: "K8S_POD_NAMESPACE=ns;K8S_POD_NAME=" + container + ";K8S_POD_UID=" + container,
+			}
+			for _, x := range types {
+				e.IPAM = append(e.IPAM, json.RawMessage(fmt.Sprintf(`{"ipam":{"type":%q}}`, x)))
+			}
+			host.cached = append(host.cached, e)
+		}
+		for _, network := range []string{"lan", "lan2", "lan3", "lan4"} {
+			box("a", network, "static", strings.Repeat("x", length))
+		}
+		box("f", "lan", "host-local")
+		r, _ := newReporter(t, host)
+		if got, _ := inParts(t, r, protocol.Query{ID: "1", Ranges: []string{"10.0.0.1-10.0.0.254"}}); len(got) != 5 {
+			t.Errorf("a type of %d bytes: it tells %d of five", length, len(got))
+		}
+	}
+}
+
 // slowHost is a Host that takes long to read what the CNI library has kept.
 type slowHost struct {
 	cachingHost
