@@ -318,7 +318,8 @@ func TestReportThatDoesNotGoOn(t *testing.T) {
 	c := newCluster()
 	c.pools, c.pods = []v1alpha1.IPPool{lan()}, []*corev1.Pod{showing("p", "10.0.1.2")}
 	c.answer = func(look protocol.Query) protocol.Report {
-		return protocol.Report{ID: look.ID, Running: []protocol.UID{"p"}, Next: netip.MustParseAddr("10.0.1.9"), After: strings.Repeat("x", 1<<14)}
+		has := []protocol.Sighting{{Addr: netip.MustParseAddr("10.0.1.2"), Pod: protocol.PodRef{UID: "p"}, Network: "net", IPAM: "host-local"}}
+		return protocol.Report{ID: look.ID, Running: []protocol.UID{"p"}, Has: has, Next: netip.MustParseAddr("10.0.1.9"), After: strings.Repeat("x", 1<<14)}
 	}
 	if v := c.look(t); v.Stage != foreign.StageReports || !strings.Contains(v.Why, "from 10.0.1.9 on") {
 		t.Errorf("stage %d, %q; want that it waits for the rest", v.Stage, v.Why)
