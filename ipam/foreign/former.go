@@ -29,6 +29,13 @@ func (w *weighing) remember() {
 	}
 }
 
+// noteObjects notes the objects of whereabouts' that a definition means, and no other segment does.
+func (w *weighing) noteObjects(d Definition) {
+	for _, o := range d.Whereabouts {
+		w.objects[o.Name] = w.objects[o.Name] || d.NetworkName != ""
+	}
+}
+
 // formerOf returns those of former, which are definitions as they were, that were of a segment of
 // p's by another IPAM.
 func (p Pool) formerOf(s segment, former []Definition) (of []Definition) {

@@ -124,13 +124,6 @@ func (w *weighing) needFiles(d Definition) {
 	}
 }
 
-// noteObjects notes the objects of whereabouts' that a definition means, and no other segment does.
-func (w *weighing) noteObjects(d Definition) {
-	for _, o := range d.Whereabouts {
-		w.objects[o.Name] = w.objects[o.Name] || d.NetworkName != ""
-	}
-}
-
 // address finds whom one address is to be kept for: the one pod of which the best proof says that
 // it has it, or nobody where that is said of several.
 func (w *weighing) address(f *Finding, claims []claim) {

@@ -44,8 +44,8 @@ type HostLocal struct {
 	DataDir string `json:"dataDir,omitempty"`
 }
 
-// String returns l as [Registration.Query] has it.
-func (l Query) String() string { return jsonText(l) }
+// String returns q as [Registration.Query] has it.
+func (q Query) String() string { return jsonText(q) }
 
 // ParseQuery is the inverse of [Query.String].
 func ParseQuery(text string) (q Query, err error) {

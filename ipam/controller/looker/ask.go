@@ -257,8 +257,8 @@ func (t *look) draft(of map[protocol.PoolName]bool) *draft {
 func (q *question) bound(all []protocol.HostLocal) {
 	room := mostAsked
 	for _, n := range all {
-		length, why := queryLen(n), ""
-		switch {
+		var why string
+		switch length := queryLen(n); {
 		case length > mostNetwork:
 			why = fmt.Sprintf("the directory of network %s is not asked for, since its name is too long", n.Network)
 		case length > room:
