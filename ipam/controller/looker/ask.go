@@ -62,6 +62,9 @@ func (q *question) hear(r protocol.Report) {
 	r.Has, allSightings = addNew(q.heard.Has, q.sightings, r.Has, mostHeard-len(q.heard.Unseen))
 	r.Unseen, allUnseen = addNew(q.heard.Unseen, q.unseen, r.Unseen, mostHeard-len(r.Has))
 	r.Unread = cmp.Or(q.heard.Unread, r.Unread)
+	if goesOn := q.Query; r.Next.IsValid() && !goesOn.GoesOn(r) { // it says that there is more, and not where
+		r.Unread = cmp.Or(r.Unread, fmt.Sprintf("it does not tell what pods have from %v on", r.Next))
+	}
 	asked := map[string][]protocol.UID{}
 	maps.Copy(asked, q.heard.Asked)
 	for _, n := range q.HostLocal { // a node may say anything of others
@@ -336,9 +339,6 @@ func (t *look) hear(ctx context.Context, n protocol.NodeName, text string) (answ
 		q.nextPart()
 		t.partAt = t.Now() // each part has its time: how many there are is not the node's to say
 		return false, true
-	}
-	if q.heard.Next.IsValid() { // it says that there is more, and not where
-		q.heard.Unread = cmp.Or(q.heard.Unread, fmt.Sprintf("it does not tell what pods have from %v on", q.heard.Next))
 	}
 	q.heard.Unseen = slices.Concat(q.heard.Unseen, q.unasked)
 	t.facts.Reports[n] = q.heard

@@ -108,3 +108,42 @@ func TestManyLongDirectories(t *testing.T) {
 		}
 	}
 }
+
+// TestFenceOfOthersNetworkNames: definitions of another namespace, whose network_name no object of
+// whereabouts' can have, or which make many ranges together, hold up no pool whose owner lets them.
+func TestFenceOfOthersNetworkNames(t *testing.T) {
+	of := func(ipam string) string {
+		return `{"cniVersion":"1.0.0","name":"b","type":"macvlan","ipam":` + ipam + `}`
+	}
+	gaps := func(network string) string {
+		var exclude []string
+		for i := range 700 {
+			exclude = append(exclude, fmt.Sprintf(`"10.0.%d.%d/32"`, 128+i/100, i%100*2+1))
+		}
+		return of(fmt.Sprintf(`{"type":"whereabouts","network_name":%q,"range":"10.0.0.0/16","exclude":[%s]}`, network, strings.Join(exclude, ",")))
+	}
+	for _, tt := range []struct {
+		name string
+		more []string
+		let  bool
+		want string // what is named
+	}{
+		{"longer than any object's", []string{of(`{"type":"tenure","network_name":"` + strings.Repeat("x", 300) + `","range":"10.0.0.0/16"}`)}, false, ""},
+		{"as long as an object's", []string{of(`{"type":"tenure","network_name":"` + strings.Repeat("x", 250) + `","range":"10.0.0.0/16"}`)}, false, "definition ns/more-0"},
+		{"as long as an object's", []string{of(`{"type":"tenure","network_name":"` + strings.Repeat("x", 250) + `","range":"10.0.0.0/16"}`)}, true, ""},
+		{"two, with 700 excludes each", []string{gaps("b"), gaps("c")}, false, "ns/more-1"},
+		{"two, with 700 excludes each", []string{gaps("b"), gaps("c")}, true, ""},
+	} {
+		c := newCluster()
+		p := lan()
+		if tt.let {
+			p.Spec.ShareWith = []string{"ns/more-0", "ns/more-1"}
+		}
+		c.pools, c.record, c.more = []v1alpha1.IPPool{p}, map[string]any{"range": "10.0.0.0/16"}, tt.more
+		v := c.look(t)
+		unfenced := strings.Contains(v.Why, "cannot be kept from giving")
+		if unfenced != (tt.want != "") || !strings.Contains(v.Why, tt.want) || tt.want != "" && !strings.Contains(v.Why, "spec.shareWith") {
+			t.Errorf("%s, let: %v: stage %d, %q; want that it names %q", tt.name, tt.let, v.Stage, v.Why, tt.want)
+		}
+	}
+}

@@ -59,10 +59,12 @@ func (t *look) fence(p *pool, had []string) (all, unfenced []string) {
 		}
 	}
 	networks := map[string]bool{"": true, p.Domain: true} // a definition may be gone that had the object
+	reserves := maps.Clone(networks)                      // those of which reservations are fenced
 	refused := map[string]bool{}                          // definitions that have had moved to Tenure
 	for _, d := range p.Segment(t.facts.Definitions) {
-		networks[d.NetworkName] = true
 		refused[d.String()] = !slices.Contains(p.ShareWith, d.String())
+		networks[d.NetworkName] = true
+		reserves[d.NetworkName] = reserves[d.NetworkName] || refused[d.String()]
 		for _, o := range d.Whereabouts {
 			if _, there := kinds[o.Name]; !there {
 				kinds[o.Name] = fencedMissing
@@ -85,10 +87,12 @@ func (t *look) fence(p *pool, had []string) (all, unfenced []string) {
 		}
 	}
 	if len(kinds) > 0 || len(had) > 0 {
-		for network := range networks {
-			for _, text := range t.unreserved(p, network, refused, had) {
-				kinds[text] = fencedRange
-			}
+		texts := t.unreserved(p, reserves, refused, had, false)
+		if len(kinds)+len(texts) > maxFence {
+			texts = t.unreserved(p, reserves, refused, had, true)
+		}
+		for _, text := range texts {
+			kinds[text] = fencedRange
 		}
 	}
 	all = slices.SortedFunc(maps.Keys(kinds), func(a, b string) int {
@@ -154,10 +158,15 @@ func (t *look) addRanges(p *pool, had []string) []string {
 	return all
 }
 
-// whyUnfenced says that there is no room for some of what p fences, and what to do: about the
-// definition of whereabouts' whose excludes alone make too many ranges, if there is one.
+// whyUnfenced says that there is no room for some of what p fences, and what to do about the
+// definitions for which it is.
 func (t *look) whyUnfenced(p *pool, unfenced []string) string {
-	todo := "Delete IPPools that nobody uses any more, make the pool smaller, or give the network a shorter network_name"
+	var of []string
+	for _, d := range p.Segment(t.facts.Definitions) {
+		if d.NetworkName != "" && slices.ContainsFunc(unfenced, func(text string) bool { return strings.HasPrefix(text, before(d.NetworkName)) }) {
+			of = append(of, d.String())
+		}
+	}
 	for _, d := range t.facts.Definitions {
 		if d.IPAM != foreign.TypeWhereabouts || !slices.ContainsFunc(unfenced, func(text string) bool { _, ok := reserved(text, d.NetworkName); return ok }) {
 			continue
@@ -169,66 +178,72 @@ func (t *look) whyUnfenced(p *pool, unfenced []string) string {
 		b.RemoveSet(d.Takes)
 		set, _ := b.IPSet() // of valid ranges alone
 		if n := len(set.Prefixes()); n > maxFence {
-			todo = fmt.Sprintf("Definition %s, which names whereabouts, leaves %d ranges of the pool's between those that it gives: give it fewer excludes, or a network_name of its own, or delete it; or, if it gives none of the pool's addresses, name it in spec.shareWith", d, n)
+			of = []string{fmt.Sprintf("%s, which names whereabouts, and leaves %d ranges of the pool's between those that it gives", d, n)}
 			break
 		}
 	}
-	return fmt.Sprintf("%d of whereabouts' IPPools and ranges cannot be kept from giving more of its addresses, the first of them %s: there is room for %d, of %d characters each. %s",
+	todo := "Delete IPPools that nobody uses any more, or make the pool smaller"
+	if len(of) > 0 {
+		todo = fmt.Sprintf("They are for definition %s. Give the network a shorter network_name, one of its own, or fewer excludes; or, if it is another network, name the definition in spec.shareWith", foreign.Few(of))
+	}
+	return fmt.Sprintf("%d of whereabouts' IPPools and ranges cannot be kept from giving more of its addresses, the first of them %.60s: there is room for %d, of %d characters each. %s",
 		len(unfenced), unfenced[0], maxFence, maxFenced, todo)
 }
 
-// unreserved returns the ranges of which whereabouts must make no reservation of a network_name:
-// those of p, without what definitions of that name with whereabouts as their IPAM may give. Of
-// definitions that are refused nothing is left out that fences has. Each range is written as a
-// reservation's name is, with a CIDR for the address. If these are too many, what lies between the
-// addresses of a range that a definition gives is left out as well, where a person lets that one.
-func (t *look) unreserved(p *pool, network string, refused map[string]bool, fences []string) (texts []string) {
-	var fenced netipx.IPSetBuilder
-	for _, text := range fences {
-		if c, ok := reserved(text, network); ok {
-			fenced.AddPrefix(c)
+// unreserved returns the ranges of which whereabouts must make no reservation of some
+// network_names: those of p, without what definitions of that name with whereabouts as their IPAM
+// may give. Of definitions that are refused nothing is left out that had has. Each range is written
+// as a reservation's name is, with a CIDR for the address. If whole is true, what lies between the
+// addresses that a definition gives is left out as well, where a person lets that one.
+func (t *look) unreserved(p *pool, networks, refused map[string]bool, had []string, whole bool) (texts []string) {
+	for network, reserves := range networks {
+		if !reserves || len(before(network))+len("::") > maxFenced { // no object has such a name
+			continue
 		}
-	}
-	had, _ := fenced.IPSet() // of valid prefixes alone
-	all := t.unreservedOf(p, network, refused, had, false)
-	if len(all) > maxFence {
-		all = t.unreservedOf(p, network, refused, had, true)
-	}
-	for _, c := range all {
-		texts = append(texts, before(network)+c.String())
+		var fenced, b netipx.IPSetBuilder
+		for _, text := range had {
+			if c, ok := reserved(text, network); ok {
+				fenced.AddPrefix(c)
+			}
+		}
+		kept, _ := fenced.IPSet() // of valid prefixes alone
+		for _, r := range p.Whole.Ranges() {
+			b.AddPrefix(r.Prefix)
+		}
+		for _, d := range t.facts.Definitions {
+			if d.IPAM != foreign.TypeWhereabouts || d.NetworkName != network {
+				continue
+			}
+			var gives netipx.IPSetBuilder
+			gives.AddSet(d.Takes)
+			if refused[d.String()] {
+				gives.RemoveSet(kept)
+			}
+			set, _ := gives.IPSet() // of sets alone
+			b.RemoveSet(set)
+			if whole && slices.Contains(p.ShareWith, d.String()) {
+				b.RemoveSet(spanned(p, set))
+			}
+		}
+		set, _ := b.IPSet() // of valid ranges alone
+		for _, c := range set.Prefixes() {
+			texts = append(texts, before(network)+c.String())
+		}
 	}
 	return texts
 }
 
-// unreservedOf answers as unreserved does; whole says that of what a person lets the gaps are left
-// out as well.
-func (t *look) unreservedOf(p *pool, network string, refused map[string]bool, had *netipx.IPSet, whole bool) []netip.Prefix {
+// spanned returns of each range of p all from the first to the last address that a set has of it.
+func spanned(p *pool, set *netipx.IPSet) *netipx.IPSet {
 	var b netipx.IPSetBuilder
 	for _, r := range p.Whole.Ranges() {
-		b.AddPrefix(r.Prefix)
+		all := slices.DeleteFunc(set.Ranges(), func(x netipx.IPRange) bool { return !x.Overlaps(netipx.RangeOfPrefix(r.Prefix)) })
+		if n := len(all); n > 0 {
+			b.AddRange(netipx.IPRangeFrom(all[0].From(), all[n-1].To()))
+		}
 	}
-	for _, d := range t.facts.Definitions {
-		if d.IPAM != foreign.TypeWhereabouts || d.NetworkName != network {
-			continue
-		}
-		var gives netipx.IPSetBuilder
-		gives.AddSet(d.Takes)
-		if refused[d.String()] {
-			gives.RemoveSet(had)
-		}
-		set, _ := gives.IPSet() // of sets alone
-		if all := set.Ranges(); whole && slices.Contains(p.ShareWith, d.String()) {
-			for _, r := range p.Whole.Ranges() {
-				within := slices.DeleteFunc(slices.Clone(all), func(x netipx.IPRange) bool { return !x.Overlaps(netipx.RangeOfPrefix(r.Prefix)) })
-				if n := len(within); n > 0 {
-					b.RemoveRange(netipx.IPRangeFrom(within[0].From(), within[n-1].To()))
-				}
-			}
-		}
-		b.RemoveSet(set)
-	}
-	set, _ := b.IPSet() // of valid ranges alone
-	return set.Prefixes()
+	whole, _ := b.IPSet() // of valid ranges alone
+	return whole
 }
 
 // before returns what the names of reservations of a network_name begin with.

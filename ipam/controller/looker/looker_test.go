@@ -530,7 +530,7 @@ func TestMoreRangesThanCanBeFenced(t *testing.T) {
 		t.Errorf("it is at stage %d, since %q; want all fenced, since the network_name is another", v.Stage, v.Why)
 	}
 	c.more = []string{strings.Replace(config, `"network_name":"x",`, "", 1)}
-	if v := c.look(t); v.Stage != foreign.StageFence || !strings.Contains(v.Why, "Definition ns/more-0, which names whereabouts, leaves 1025 ranges") || strings.Contains(v.Why, "Delete IPPools") {
+	if v := c.look(t); v.Stage != foreign.StageFence || !strings.Contains(v.Why, "definition ns/more-0, which names whereabouts, and leaves 1025 ranges") || strings.Contains(v.Why, "Delete IPPools") {
 		t.Errorf("it is at stage %d, since %.300q; want the definition named, and what to do", v.Stage, v.Why)
 	}
 	c.more, c.objects = []string{config}, maxFence
@@ -1364,7 +1364,7 @@ func TestLongNetworkName(t *testing.T) {
 	c.pools, c.record = []v1alpha1.IPPool{lan()}, map[string]any{"range": "10.0.0.0/16"}
 	c.more = []string{`{"cniVersion":"1.0.0","name":"b","type":"macvlan","ipam":{"type":"tenure","pool":"lan","network_name":"` + long + `","range":"10.0.0.0/16"}}`}
 	v := c.look(t)
-	if !slices.Equal(v.Fence, []string{"10.0.0.0/16", "z"}) || v.Stage != foreign.StageFence || !strings.Contains(v.Why, long+"-10.0.0.0/16") || !strings.Contains(v.Why, "shorter network_name") {
+	if !slices.Equal(v.Fence, []string{"10.0.0.0/16", "z"}) || v.Stage != foreign.StageFence || !strings.Contains(v.Why, long[:60]+": ") || !strings.Contains(v.Why, "definition ns/more-0. Give the network a shorter network_name") {
 		t.Errorf("it fences %q, and is at stage %d, since %q", v.Fence, v.Stage, v.Why)
 	}
 }

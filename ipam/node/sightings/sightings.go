@@ -345,7 +345,7 @@ func ipamOf(e cniresults.Entry) string {
 		if conf.IPAM.Type == poolspec.Type && !local {
 			return poolspec.Type
 		}
-		if found = conf.IPAM.Type[:min(len(conf.IPAM.Type), mostType)]; local {
+		if found = strings.ToValidUTF8(conf.IPAM.Type[:min(len(conf.IPAM.Type), mostType)], ""); local {
 			found += " in local mode"
 		}
 	}
