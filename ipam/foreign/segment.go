@@ -11,8 +11,9 @@ type segment struct {
 	// names are what the segment is called: the pool's domain, and what the definitions say that
 	// are the pool's.
 	names map[string]bool
-	// named says that it is called by the network_names of the pool's own definitions. Another
-	// network_name is then another segment's.
+	// named says that the controller has made the pool of a network_name, which all of its own
+	// definitions have. Another network_name is then another segment's. Of a pool that a person has
+	// written it tells nothing: anybody may name that in a definition.
 	named bool
 }
 
@@ -34,14 +35,14 @@ func (p Pool) segment(all []Definition) segment {
 		if !p.owns(d) {
 			continue
 		}
-		own, unnamed = true, unnamed || d.NetworkName == ""
+		own, unnamed = own || d.Fault == "", unnamed || d.NetworkName == ""
 		for _, name := range []string{d.Domain, d.NetworkName} {
 			if name != "" {
 				s.names[name] = true
 			}
 		}
 	}
-	s.named = p.Domain != "" && own && !unnamed
+	s.named = p.Implicit && p.Domain != "" && own && !unnamed
 	for _, d := range touching {
 		if p.owns(d) || !s.isOther(d) {
 			s.definitions = append(s.definitions, d)

@@ -16,7 +16,7 @@ import (
 func made(t *testing.T, d Definition) Pool {
 	t.Helper()
 	p := openings(lan(t))
-	p.Name = protocol.PoolName(d.PoolsThen[0])
+	p.Name, p.Implicit = protocol.PoolName(d.PoolsThen[0]), true
 	if p.Unnamed = d.Unnamed; !d.Unnamed {
 		p.Domain = d.PoolsThen[0]
 	}
@@ -116,7 +116,7 @@ func TestSegmentOfADomain(t *testing.T) {
 		{"the person's domain as the network_name", persons("vlan10"), "vlan10", "", false},
 		{"another network_name than the person's domain", persons("vlan10"), "blue", "", false},
 		{"a network_name beside an annotation", annotated, "blue", "", false},
-		{"another network_name, and a person's pool of one", described, "red", "", true},
+		{"another network_name, and a person's pool that a definition describes", described, "red", "", false},
 		{"the default domain, and a pool without", persons(""), "", "default-domain", false},
 		{"the default domain, and a person's pool of it", persons("default-domain"), "", "default-domain", false},
 		{"a network_name, and a pool without a domain", persons(""), "blue", "", false},
@@ -125,6 +125,26 @@ func TestSegmentOfADomain(t *testing.T) {
 		p, own := tt.of(t)
 		if by, _ := p.Others([]Definition{own, whereabouts(tt.network, tt.domain)}); (len(by) == 0) != tt.other {
 			t.Errorf("%s: it is of another segment: %v; want %v", tt.name, len(by) == 0, tt.other)
+		}
+	}
+}
+
+// TestStrangersNameNoSegment (I1): a person's pool waits for a definition of whereabouts', also if
+// somebody else writes one that names the pool and has another network_name, or describes it.
+func TestStrangersNameNoSegment(t *testing.T) {
+	theirs := network("w", `{"type":"whereabouts","range":"10.0.0.0/24","network_name":"blue"}`, "")
+	for _, ipam := range []string{`{"type":"tenure","pool":"lan2","network_name":"zzz"}`, `{"type":"tenure","range":"10.0.0.0/16","network_name":"lan2"}`} {
+		p := openings(lan(t))
+		p.Name, p.Domain, p.Named, p.Fresh, p.Begins = "lan2", "wire2", "wire2", true, true
+		p.MayUse = func(namespace string) bool { return namespace == "ns" }
+		stranger := ReadDefinition("other", "x", `{"name":"x","type":"macvlan","ipam":`+ipam+`}`, nil)
+		facts := Facts{
+			Definitions: []Definition{theirs, stranger}, Pods: []Pod{pod("p", "ns/w", "10.0.0.5")}, Agents: map[protocol.NodeName]bool{"n1": true},
+			Reports: seenBy("n1", sighting("10.0.0.5", "p", "w")),
+		}
+		by, _ := p.Others(facts.Definitions)
+		if keep, _, _ := weighed(p, facts); len(by) != 1 || len(keep) != 1 {
+			t.Errorf("%s: it waits for %v, and keeps %q; want ns/w, and what its pod has", ipam, by, keep)
 		}
 	}
 }
