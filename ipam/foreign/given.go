@@ -53,7 +53,7 @@ func (w *weighing) moved(of *netipx.IPSet) map[netip.Addr]string {
 			g, granted := l.GrantOf(s.Addr)
 			byLease := granted && g.To.Kind != protocol.GranteePod || l.Holder.Node == node && !slices.Contains(l.Ceded, s.Addr)
 			if ours := leased && !w.Fresh && byLease; !ours && w.byOwn(node, s) {
-				pods[s.Addr] = fmt.Sprintf("%s on node %s", s.Pod, node)
+				pods[s.Addr] = max(pods[s.Addr], fmt.Sprintf("%s on node %s", s.Pod, node)) // the same in each look
 			}
 		}
 	}
