@@ -362,6 +362,11 @@ func TestUnseen(t *testing.T) {
 	if _, _, found := weighed(p, facts); found.Stage != StagePods {
 		t.Errorf("of a definition whose namespace may not use the pool: stage %d, %q", found.Stage, found.Why)
 	}
+	mays := facts
+	mays.Pods = append(slices.Clone(facts.Pods), pod("q", "stranger/shelf", ""))
+	if _, _, found := weighed(p, mays); found.Stage != StageReports {
+		t.Errorf("of such a one, by which a pod that may use the pool gets its addresses: stage %d, %q", found.Stage, found.Why)
+	}
 	facts.Definitions[0].Namespace, p.MayUse, p.TrustStatus = "ns", nil, true
 	if _, _, found := weighed(p, facts); found.Stage != StagePods {
 		t.Errorf("after the word that the status tells all: stage %d, %q", found.Stage, found.Why)

@@ -358,9 +358,10 @@ func (w *weighing) gaveBy(o *Pool, node protocol.NodeName, a netip.Addr) bool {
 }
 
 // isBesides reports whether a network is of definitions of other pools alone, and not that of a
-// claim. What is given there says nothing of the claim: a pod may have one number on two networks.
+// claim.
 func (w *weighing) isBesides(network string, c claim) bool {
-	return w.networks[network] && !w.own[network] && !w.isOn(c, network)
+	mine, own, _ := w.ofNetwork(network, c.pod)
+	return mine && !own && !w.isOn(c, network)
 }
 
 // isOn reports whether a claim is of a network. A record does not say of which it is. It is of this

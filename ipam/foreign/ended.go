@@ -14,7 +14,7 @@ func (e *Evidence) Unclaimed(kept []Kept) []Kept {
 	return slices.DeleteFunc(slices.Clone(kept), func(b Kept) bool {
 		w := e.weighed[b.Pool]
 		return slices.ContainsFunc(e.at(b.Addr, b.Addr), func(c claim) bool {
-			return c.pod.on() == podOn{b.To.UID.OfPod(), b.To.Node} || b.To.UID.Several() && (w == nil || w.mayBeOf(c))
+			return c.pod.on() == podOn{b.To.UID.OfPod(), b.To.Node} || b.To.UID.Several() && (w == nil || w.mayBeOf(c) || c.by == byNode && w.explained(c))
 		})
 	})
 }
@@ -27,7 +27,7 @@ func (w *weighing) mayBeOf(c claim) bool {
 	case byRecord:
 		return w.explained(c) || w.unexplained(c)
 	default:
-		return w.networks[c.of] || w.wasOn(c) || !slices.ContainsFunc(w.Definitions, func(d Definition) bool { return d.Network == c.of }) || w.unexplained(c)
+		return w.networks[c.of] || w.wasOn(c) || w.unexplained(c) || !w.isOthers(c.of, c.pod, c.addr)
 	}
 }
 

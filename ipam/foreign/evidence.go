@@ -41,6 +41,8 @@ type Evidence struct {
 	byName map[string]*Pod           // by namespace/name
 	serves map[protocol.UID][]podUse // whom a grant to a UID serves
 	known  map[string]*Definition    // by namespace/name
+	// byNetwork are the definitions that have a network's name.
+	byNetwork map[string][]*Definition
 	// sorted are the leases of pools as they are now, by address, as far as that was asked for.
 	sorted map[protocol.PoolName][]protocol.Lease
 	// weighed are the pools that were weighed.
@@ -105,7 +107,7 @@ const (
 func Gather(f Facts) *Evidence {
 	e := &Evidence{
 		Facts: f, pods: map[protocol.UID]*Pod{}, byName: map[string]*Pod{}, serves: map[protocol.UID][]podUse{},
-		known: map[string]*Definition{}, selecting: map[string][]*Pod{}, given: map[sighted][]string{}, runs: map[sighted]bool{}, gave: map[sighted]bool{}, weighed: map[protocol.PoolName]*weighing{},
+		known: map[string]*Definition{}, byNetwork: map[string][]*Definition{}, selecting: map[string][]*Pod{}, given: map[sighted][]string{}, runs: map[sighted]bool{}, gave: map[sighted]bool{}, weighed: map[protocol.PoolName]*weighing{},
 		has: map[named]map[netip.Addr]bool{}, sorted: map[protocol.PoolName][]protocol.Lease{},
 	}
 	for _, b := range f.Kept {
@@ -114,7 +116,8 @@ func Gather(f Facts) *Evidence {
 		}
 	}
 	for i := range f.Definitions {
-		e.known[f.Definitions[i].String()] = &f.Definitions[i]
+		d := &f.Definitions[i]
+		e.known[d.String()], e.byNetwork[d.Network] = d, append(e.byNetwork[d.Network], d)
 	}
 	for i := range f.Pods {
 		e.pods[f.Pods[i].UID] = &f.Pods[i]

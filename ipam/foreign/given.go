@@ -24,20 +24,60 @@ func (w *weighing) reportedAsTenures(c claim) bool {
 	}
 	for _, at := range []sighted{{pod: pod.UID}, {pod: pod.uid()}, {name: pod.String()}} {
 		at.node, at.addr = pod.Node, a
-		if slices.ContainsFunc(w.given[at], func(network string) bool {
-			return !w.isBesides(network, c) && (w.networks[network] || held && !w.isOthers(network, a))
-		}) {
+		if slices.ContainsFunc(w.given[at], func(network string) bool { return w.isGiven(network, c, held) }) {
 			return true
 		}
 	}
 	return false
 }
 
-// isOthers reports whether what is given on a network is certainly of another segment: two networks
-// may have the same addresses. What definitions were before, and devices of ResourceClaims, have
-// networks that no definition may have.
-func (w *weighing) isOthers(network string, a netip.Addr) bool {
-	return slices.ContainsFunc(w.Definitions, func(d Definition) bool { return d.Network == network && w.ofOthers(&d, a) })
+// isGiven reports whether what Tenure has given the pod of a claim on a network is what the claim
+// is of: two networks may have the same addresses. Held says that the pod's node holds the address.
+// What definitions were before, and devices of ResourceClaims, have networks that no definition may
+// have.
+func (w *weighing) isGiven(network string, c claim, held bool) bool {
+	others := w.isOthers(network, c.pod, c.addr)
+	switch mine, own, selected := w.ofNetwork(network, c.pod); {
+	case mine && !own:
+		return w.isOn(c, network)
+	case own:
+		return selected || !others
+	}
+	return held && !others
+}
+
+// on returns the definitions by which a pod may have what it has on a network: those of the network
+// that it selects, or all of them if it selects none. Whoever writes another of that name says
+// nothing of the pod.
+func (e *Evidence) on(network string, pod *Pod) (all []*Definition, selected bool) {
+	for _, d := range e.byNetwork[network] {
+		if slices.Contains(pod.Selected, d.String()) {
+			all = append(all, d)
+		}
+	}
+	if len(all) > 0 {
+		return all, true
+	}
+	return e.byNetwork[network], false
+}
+
+// ofNetwork reports whether a network, as a pod has it, is of the segment, and whether a definition
+// of it is of no other pool. What is given on a network of other pools alone says nothing of what
+// the pod has of this one: it may have one number on two networks.
+func (w *weighing) ofNetwork(network string, pod *Pod) (mine, own, selected bool) {
+	all, selected := w.on(network, pod)
+	for _, d := range all {
+		if w.mine[d.String()] {
+			mine, own = true, own || d.IPAM != Type || w.owns(*d)
+		}
+	}
+	return mine, own, selected
+}
+
+// isOthers reports whether an address that a pod has on a network is certainly of another segment.
+func (w *weighing) isOthers(network string, pod *Pod, a netip.Addr) bool {
+	all, _ := w.on(network, pod)
+	return slices.ContainsFunc(all, func(d *Definition) bool { return !w.mine[d.String()] && w.ofOthers(d, a) })
 }
 
 // moved returns the pods that have some addresses by definitions of p's own, as their nodes say,

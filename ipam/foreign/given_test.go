@@ -114,8 +114,10 @@ func TestExplainedOnItsNetwork(t *testing.T) {
 // TestGivenBesideOnAnotherNetwork (I1): two pools that the controller has made are open, and may be
 // of one segment. What the second has given a pod on its own network says nothing of the same
 // number that another IPAM gave the pod on lan's network, and a record of a pod of both may be of
-// either.
+// either. Nor does it if a definition of another namespace gives lan's addresses to a network of
+// that name.
 func TestGivenBesideOnAnotherNetwork(t *testing.T) {
+	namesake := readNetwork("other", "x", "net2", `{"type":"tenure","pool":"lan"}`)
 	for _, by := range []string{"node", "status", "record"} {
 		for _, on2 := range []string{"10.0.0.5", "10.0.0.6"} {
 			pool, second := openings(lan(t)), another(t, "second", "second", true)
@@ -135,9 +137,12 @@ func TestGivenBesideOnAnotherNetwork(t *testing.T) {
 			}
 			p.Shows = append(p.Shows, npwg.Shown{Definition: "ns/net2", Interface: "net2", Addrs: []netip.Addr{netip.MustParseAddr(on2)}})
 			facts.Pods, facts.Reports = []Pod{p}, map[protocol.NodeName]protocol.Report{"n1": report}
-			Among([]*Pool{&pool, second}, facts.Definitions)
-			if keep, conflicts, _ := weighed(pool, facts); !slices.Equal(keep, []string{"10.0.0.5 p"}) || len(conflicts) > 0 {
-				t.Errorf("by %s, Tenure has given %s on net2: kept is %q, conflicts %q; want 10.0.0.5", by, on2, keep, conflicts)
+			for _, more := range [][]Definition{nil, {namesake}} {
+				facts.Definitions = append(facts.Definitions, more...)
+				Among([]*Pool{&pool, second}, facts.Definitions)
+				if keep, conflicts, _ := weighed(pool, facts); !slices.Equal(keep, []string{"10.0.0.5 p"}) || len(conflicts) > 0 {
+					t.Errorf("by %s, Tenure has given %s on net2, beside %v: kept is %q, conflicts %q; want 10.0.0.5", by, on2, more, keep, conflicts)
+				}
 			}
 		}
 	}

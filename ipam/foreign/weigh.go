@@ -62,7 +62,6 @@ type weighing struct {
 	mine     map[string]bool             // the definitions of the segment, with those of these that are gone
 	left     map[string]bool             // those of former that are of another segment now: see hasLeft
 	networks map[string]bool             // the networks of the segment
-	own      map[string]bool             // those of networks that have a definition of no other pool
 	were     map[string][]string         // of which definitions of former a network was
 	files    map[protocol.HostLocal]bool // what has to be read: any namespace may name the pool
 	objects  map[string]bool             // whereabouts' IPPools that have a network_name of the segment
@@ -79,12 +78,9 @@ type weighing struct {
 // Weigh finds what is to be kept of a pool, and whose word is missing for that. Which nodes have to
 // say something does not depend on what any has said.
 func (e *Evidence) Weigh(p *Pool) Finding {
-	w := &weighing{Evidence: e, Pool: p, segment: p.segment(e.Definitions), mine: map[string]bool{}, left: map[string]bool{}, networks: map[string]bool{}, own: map[string]bool{}, were: map[string][]string{}, files: map[protocol.HostLocal]bool{}, objects: map[string]bool{}, asks: map[protocol.NodeName]bool{}, partly: map[protocol.NodeName]string{}, unseenOn: map[protocol.NodeName]string{}}
+	w := &weighing{Evidence: e, Pool: p, segment: p.segment(e.Definitions), mine: map[string]bool{}, left: map[string]bool{}, networks: map[string]bool{}, were: map[string][]string{}, files: map[protocol.HostLocal]bool{}, objects: map[string]bool{}, asks: map[protocol.NodeName]bool{}, partly: map[protocol.NodeName]string{}, unseenOn: map[protocol.NodeName]string{}}
 	for _, d := range w.segment.definitions {
 		w.mine[d.String()], w.networks[d.Network] = true, true
-		if d.IPAM != Type || p.owns(d) {
-			w.own[d.Network] = true
-		}
 		w.needFiles(d)
 		w.noteObjects(d)
 	}
@@ -116,10 +112,12 @@ func (e *Evidence) Weigh(p *Pool) Finding {
 	return f
 }
 
-// needFiles notes that the files of a definition's network have to be read. By one that a person
-// lets, the pool's addresses are not given, whichever IPAM it names by now.
+// needFiles notes that the files of a definition's network have to be read, if its namespace, or a
+// pod that selects it, may use the pool. By one that a person lets, the pool's addresses are not
+// given, whichever IPAM it names by now.
 func (w *weighing) needFiles(d Definition) {
-	if !slices.Contains(w.ShareWith, d.String()) && (w.MayUse == nil || w.MayUse(d.Namespace)) {
+	mayUse := func(p *Pod) bool { return w.MayUse(p.Namespace) }
+	if !slices.Contains(w.ShareWith, d.String()) && (w.MayUse == nil || w.MayUse(d.Namespace) || slices.ContainsFunc(w.selecting[d.String()], mayUse)) {
 		w.files[protocol.HostLocal{Network: d.Network, DataDir: d.DataDir}] = true
 	}
 }
