@@ -127,6 +127,9 @@ func TestFaultsOfConfig(t *testing.T) {
 		{"whereabouts: nothing but another range's gateway", `"ipRanges": [{"range": "10.0.0.0/25", "gateway": "10.0.0.254"}, {"range": "10.0.0.254/32"}]`, "", []string{
 			"ipam.ipRanges[1]: leaves no address to give",
 		}},
+		{"whereabouts: nothing but a wider range's gateway and network address", `"ipRanges": [{"range": "10.0.0.0/24", "gateway": "10.0.0.1"}, {"range": "10.0.0.0/31"}]`, "", []string{
+			"ipam.ipRanges[1]: leaves no address to give",
+		}},
 
 		{"host-local: host bits", `"subnet": "10.0.0.5/24"`, "", []string{`ipam.subnet: "10.0.0.5/24" has host bits set`}},
 		{"host-local: too small", `"ranges": [[{"subnet": "10.0.0.0/31"}], [{"subnet": "fd00::/128"}]]`, "", []string{

@@ -95,6 +95,7 @@ func checkConfig(t *testing.T, c *Config) {
 func FuzzInlineRange(f *testing.F) {
 	f.Add("192.168.2.225/28", "192.168.2.226", "192.168.2.230", "192.168.2.228/30", "192.168.2.1", "192.168.2.0/24", "192.168.2.229")
 	f.Add("fd00::5-fd00::9/64", "", "", "fd00::6-fd00::7", "fd00::", "fd00::/48", "fd00::5/64")
+	f.Add("10.0.0.0/24", "10.0.0.0", "10.0.0.255", "10.0.0.4", "10.0.0.1", "10.0.0.0/31", "")
 	f.Add("10.0.0.0/24", "10.0.0.0", "10.0.0.255", "10.0.0.4", "10.0.0.1", "10.0.0.0/31", "10.0.0.0/24")
 	f.Fuzz(func(t *testing.T, cidr, start, end, exclude, gateway, other, ip string) {
 		q := func(s string) string { return string(quote(s)) }

@@ -56,8 +56,15 @@ func (p *parser) inline(sets []inlineSet) {
 			src.Ranges = append(src.Ranges, r.Range)
 			mine.AddSet(usable(r.Range))
 		}
-		for _, a := range p.routersOf(sets, set.pool) {
-			mine.Remove(a) // also where it is one by another range: the pool never gives it
+		never := p.routersOf(sets, set.pool)
+		for _, outer := range outermost(partsOf(sets, set.pool)) {
+			network, broadcast := ends(outer)
+			never = append(never, network, broadcast)
+		}
+		for _, a := range never { // also where it is one by another range
+			if a.IsValid() {
+				mine.Remove(a)
+			}
 		}
 		src.Families = []allocator.Family{allocator.FamilyOf(src.Ranges[0].Prefix.Addr())}
 		view := buildSet(&mine)
