@@ -272,7 +272,7 @@ func (w *weighing) lingering() (all []Beside) {
 		told := w.told(o)
 		keeps := func(l protocol.Lease) bool { return w.stillHas(o, l, about) }
 		if w.apart(o) {
-			keeps = func(l protocol.Lease) bool { return !told && w.ends(o) || firstOf(moved, l.Block) != "" }
+			keeps = func(l protocol.Lease) bool { return !told && w.ends(o) || firstOf(moved, name, l.Block) != "" }
 		}
 		var found *protocol.Lease
 		for _, l := range w.Leases[name] {
@@ -289,12 +289,16 @@ func (w *weighing) lingering() (all []Beside) {
 				found = &l
 			}
 		}
-		if found != nil {
-			b := w.beside(o)
+		b := w.beside(o)
+		switch {
+		case found != nil:
 			b.First, b.Lease = true, fmt.Sprintf("%s of %v on %v", found.Name, found.Holder, found.Block)
 			if w.apart(o) {
-				b.Moved = firstOf(moved, found.Block)
+				b.Moved = firstOf(moved, name, found.Block)
 			}
+			all = append(all, b)
+		case w.apart(o) && firstOf(moved, name, netip.Prefix{}) != "": // its lease was made since the leases were read
+			b.First, b.Lease, b.Moved = true, "not read yet", firstOf(moved, name, netip.Prefix{})
 			all = append(all, b)
 		}
 	}
@@ -341,10 +345,16 @@ func (w *weighing) stillHas(o *Pool, l protocol.Lease, about *netipx.IPSet) bool
 	return false
 }
 
-// gaveBy reports whether a node says that Tenure has given an address there, and no pool but o can
-// have: it holds the address of no other.
+// gaveBy reports whether a node says that Tenure has given an address of o there. If it does not
+// tell the pool, no other one can have: the node holds the address of no other.
 func (w *weighing) gaveBy(o *Pool, node protocol.NodeName, a netip.Addr) bool {
-	if node == "" || !w.gave[sighted{node: node, addr: a}] {
+	gave := w.gave[sighted{node: node, addr: a}]
+	switch {
+	case node == "":
+		return false
+	case slices.Contains(gave, o.Name):
+		return true
+	case !slices.Contains(gave, ""):
 		return false
 	}
 	for name, leases := range w.Leases {
@@ -360,8 +370,8 @@ func (w *weighing) gaveBy(o *Pool, node protocol.NodeName, a netip.Addr) bool {
 // isBesides reports whether a network is of definitions of other pools alone, and not that of a
 // claim.
 func (w *weighing) isBesides(network string, c claim) bool {
-	mine, own, _ := w.ofNetwork(network, c.pod)
-	return mine && !own && !w.isOn(c, network)
+	of, own, _ := w.ofNetwork(network, c.pod)
+	return of && !own && !w.isOn(c, network)
 }
 
 // isOn reports whether a claim is of a network. A record does not say of which it is. It is of this

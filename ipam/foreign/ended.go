@@ -27,7 +27,7 @@ func (w *weighing) mayBeOf(c claim) bool {
 	case byRecord:
 		return w.explained(c) || w.unexplained(c)
 	default:
-		return w.networks[c.of] || w.wasOn(c) || w.unexplained(c) || !w.isOthers(c.of, c.pod, c.addr)
+		return w.isOf(c) || w.wasOn(c) || w.unexplained(c) || !w.isOthers(c.of, c.pod, c.addr)
 	}
 }
 

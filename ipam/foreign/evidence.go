@@ -51,12 +51,13 @@ type Evidence struct {
 	claims    []claim           // by address, the best proof first
 	// strays are the addresses of which the other IPAM has records of pods that nobody knows.
 	strays []netip.Addr
-	// given is on which networks the nodes say that Tenure has given an address to a pod, and runs,
+	// given is by what the nodes say that Tenure has given an address to a pod, and runs,
 	// without an address, which pods they say run.
-	given map[sighted][]string
+	given map[sighted][]given
 	runs  map[sighted]bool
-	// gave is what the nodes say that Tenure has given there, to whatever pod, and not taken back.
-	gave map[sighted]bool
+	// gave is of which pools the nodes say that Tenure has given an address there, to whatever pod,
+	// and not taken it back.
+	gave map[sighted][]protocol.PoolName
 	// has are the addresses that are kept for a pod, or that it is said to have.
 	has map[named]map[netip.Addr]bool
 	// refused are the sightings of nodes that do not count, by address. The source of each says
@@ -83,6 +84,13 @@ type podUse struct {
 	node protocol.NodeName
 }
 
+// given is the network for which Tenure has given an address, and the pool; "" if its node does not
+// tell.
+type given struct {
+	network string
+	pool    protocol.PoolName
+}
+
 // sighted is an address of a pod on a node. Where the runtime does not tell the UID, the name does.
 type sighted struct {
 	node protocol.NodeName
@@ -107,7 +115,7 @@ const (
 func Gather(f Facts) *Evidence {
 	e := &Evidence{
 		Facts: f, pods: map[protocol.UID]*Pod{}, byName: map[string]*Pod{}, serves: map[protocol.UID][]podUse{},
-		known: map[string]*Definition{}, byNetwork: map[string][]*Definition{}, selecting: map[string][]*Pod{}, given: map[sighted][]string{}, runs: map[sighted]bool{}, gave: map[sighted]bool{}, weighed: map[protocol.PoolName]*weighing{},
+		known: map[string]*Definition{}, byNetwork: map[string][]*Definition{}, selecting: map[string][]*Pod{}, given: map[sighted][]given{}, runs: map[sighted]bool{}, gave: map[sighted][]protocol.PoolName{}, weighed: map[protocol.PoolName]*weighing{},
 		has: map[named]map[netip.Addr]bool{}, sorted: map[protocol.PoolName][]protocol.Lease{},
 	}
 	for _, b := range f.Kept {
@@ -208,9 +216,9 @@ func (e *Evidence) report(node protocol.NodeName, r protocol.Report, kept []Kept
 			if s.Pod.UID == "" {
 				at.name = s.Pod.String()
 			}
-			e.given[at] = append(e.given[at], s.Network)
-			if !s.Freed {
-				e.gave[sighted{node: node, addr: s.Addr}] = true
+			e.given[at] = append(e.given[at], given{s.Network, s.Pool})
+			if gave := (sighted{node: node, addr: s.Addr}); !s.Freed {
+				e.gave[gave] = append(e.gave[gave], s.Pool)
 			}
 			continue
 		}

@@ -16,9 +16,15 @@ func (w *weighing) explained(c claim) bool {
 	if c.by == byRecord {
 		return w.objects[c.of] || slices.ContainsFunc(c.pod.Selected, func(d string) bool { return w.mine[d] || w.known[d] == nil })
 	}
-	return w.networks[c.of] || w.wasOn(c) || slices.ContainsFunc(c.pod.Shows, func(s npwg.Shown) bool {
+	return w.isOf(c) || w.wasOn(c) || slices.ContainsFunc(c.pod.Shows, func(s npwg.Shown) bool {
 		return (w.known[s.Definition] == nil || w.mine[s.Definition]) && slices.Contains(s.Addrs, c.addr)
 	})
+}
+
+// isOf reports whether a node has seen a claim on a network of the segment, as the pod has it.
+func (w *weighing) isOf(c claim) bool {
+	of, _, _ := w.ofNetwork(c.of, c.pod)
+	return of
 }
 
 // ofPool reports whether what a record or a node says of a pod is explained, or the pod's namespace

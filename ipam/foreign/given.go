@@ -1,7 +1,9 @@
 package foreign
 
 import (
+	"cmp"
 	"fmt"
+	"iter"
 	"net/netip"
 	"slices"
 	"strings"
@@ -22,68 +24,93 @@ func (w *weighing) reportedAsTenures(c claim) bool {
 	if c.by == byRecord && !held || c.by == byNode && w.Fresh {
 		return false
 	}
+	var all []given
 	for _, at := range []sighted{{pod: pod.UID}, {pod: pod.uid()}, {name: pod.String()}} {
 		at.node, at.addr = pod.Node, a
-		if slices.ContainsFunc(w.given[at], func(network string) bool { return w.isGiven(network, c, held) }) {
+		all = append(all, w.given[at]...)
+	}
+	slices.SortFunc(all, func(x, y given) int {
+		return cmp.Or(strings.Compare(x.network, y.network), strings.Compare(string(x.pool), string(y.pool)))
+	})
+	return slices.ContainsFunc(slices.Compact(all), func(g given) bool {
+		return g.pool == w.Name || g.pool == "" && w.isGiven(g.network, c, held)
+	})
+}
+
+// isGiven reports whether what Tenure has given the pod of a claim on a network, of whichever
+// pool, is what the claim is of: two networks may have the same addresses. Held says that the
+// pod's node holds the address. What definitions were before, and devices of ResourceClaims,
+// have networks that no definition may have.
+func (w *weighing) isGiven(network string, c claim, held bool) bool {
+	switch of, own, selected := w.ofNetwork(network, c.pod); {
+	case of && !own:
+		return w.isOn(c, network)
+	case own && selected:
+		return true
+	case own || held:
+		return !w.isOthers(network, c.pod, c.addr)
+	}
+	return false
+}
+
+// on yields the definitions by which a pod may have what it has on a network: those of the network
+// that it selects, or all of them if it selects none. Whoever writes another of that name says
+// nothing of the pod.
+func (e *Evidence) on(network string, pod *Pod) iter.Seq[*Definition] {
+	return func(yield func(*Definition) bool) {
+		selected := false
+		for _, name := range pod.Selected {
+			if d := e.known[name]; d != nil && d.Network == network {
+				if selected = true; !yield(d) {
+					return
+				}
+			}
+		}
+		for _, d := range e.byNetwork[network] {
+			if selected || !yield(d) {
+				return
+			}
+		}
+	}
+}
+
+// ofNetwork reports whether a network, as a pod has it, is of the segment, and whether a definition
+// of it is of no other pool. What is given on a network of other pools alone says nothing of what
+// the pod has of this one: it may have one number on two networks. Selected says that the pod
+// selects a definition of the network: what others say of the name does not count then.
+func (w *weighing) ofNetwork(network string, pod *Pod) (of, own, selected bool) {
+	for _, name := range pod.Selected {
+		d := w.known[name]
+		if d == nil || d.Network != network {
+			continue
+		}
+		selected, of = true, of || w.mine[name]
+		own = own || w.mine[name] && w.ownOf(*d)
+	}
+	if !selected {
+		return w.networks[network], w.own[network], false
+	}
+	return of, own, true
+}
+
+// ownOf reports whether a definition of the segment is of no other pool.
+func (w *weighing) ownOf(d Definition) bool { return d.IPAM != Type || w.owns(d) }
+
+// isOthers reports whether an address that a pod has on a network is certainly of another segment.
+func (w *weighing) isOthers(network string, pod *Pod, a netip.Addr) bool {
+	for d := range w.on(network, pod) {
+		if !w.mine[d.String()] && w.ofOthers(d, a) {
 			return true
 		}
 	}
 	return false
 }
 
-// isGiven reports whether what Tenure has given the pod of a claim on a network is what the claim
-// is of: two networks may have the same addresses. Held says that the pod's node holds the address.
-// What definitions were before, and devices of ResourceClaims, have networks that no definition may
-// have.
-func (w *weighing) isGiven(network string, c claim, held bool) bool {
-	others := w.isOthers(network, c.pod, c.addr)
-	switch mine, own, selected := w.ofNetwork(network, c.pod); {
-	case mine && !own:
-		return w.isOn(c, network)
-	case own:
-		return selected || !others
-	}
-	return held && !others
-}
-
-// on returns the definitions by which a pod may have what it has on a network: those of the network
-// that it selects, or all of them if it selects none. Whoever writes another of that name says
-// nothing of the pod.
-func (e *Evidence) on(network string, pod *Pod) (all []*Definition, selected bool) {
-	for _, d := range e.byNetwork[network] {
-		if slices.Contains(pod.Selected, d.String()) {
-			all = append(all, d)
-		}
-	}
-	if len(all) > 0 {
-		return all, true
-	}
-	return e.byNetwork[network], false
-}
-
-// ofNetwork reports whether a network, as a pod has it, is of the segment, and whether a definition
-// of it is of no other pool. What is given on a network of other pools alone says nothing of what
-// the pod has of this one: it may have one number on two networks.
-func (w *weighing) ofNetwork(network string, pod *Pod) (mine, own, selected bool) {
-	all, selected := w.on(network, pod)
-	for _, d := range all {
-		if w.mine[d.String()] {
-			mine, own = true, own || d.IPAM != Type || w.owns(*d)
-		}
-	}
-	return mine, own, selected
-}
-
-// isOthers reports whether an address that a pod has on a network is certainly of another segment.
-func (w *weighing) isOthers(network string, pod *Pod, a netip.Addr) bool {
-	all, _ := w.on(network, pod)
-	return slices.ContainsFunc(all, func(d *Definition) bool { return !w.mine[d.String()] && w.ofOthers(d, a) })
-}
-
 // moved returns the pods that have some addresses by definitions of p's own, as their nodes say,
-// where p has not given these. Another pool has, which the definition was of before.
-func (w *weighing) moved(of *netipx.IPSet) map[netip.Addr]string {
-	pods := map[netip.Addr]string{}
+// where p has not given these. Another pool has, which the definition was of before. An agent that
+// does not tell the pool may have given it by the block that its node holds.
+func (w *weighing) moved(of *netipx.IPSet) map[netip.Addr]mover {
+	pods := map[netip.Addr]mover{}
 	for node, r := range w.Reports {
 		for _, s := range r.Has {
 			if s.IPAM != Type || s.Freed || !of.Contains(s.Addr) {
@@ -92,20 +119,31 @@ func (w *weighing) moved(of *netipx.IPSet) map[netip.Addr]string {
 			l, leased := w.leaseOf(w.Pool, s.Addr)
 			g, granted := l.GrantOf(s.Addr)
 			byLease := granted && g.To.Kind != protocol.GranteePod || l.Holder.Node == node && !slices.Contains(l.Ceded, s.Addr)
-			if ours := leased && !w.Fresh && byLease; !ours && w.byOwn(node, s) {
-				pods[s.Addr] = max(pods[s.Addr], fmt.Sprintf("%s on node %s", s.Pod, node)) // the same in each look
+			if ours := s.Pool == w.Name || s.Pool == "" && leased && !w.Fresh && byLease; !ours && w.byOwn(node, s) {
+				m := mover{fmt.Sprintf("%s on node %s", s.Pod, node), s.Pool}
+				if pods[s.Addr].pod < m.pod { // the same in each look
+					pods[s.Addr] = m
+				}
 			}
 		}
 	}
 	return pods
 }
 
-// firstOf returns the pod that has the lowest address of a block, "" if none has one.
-func firstOf(pods map[netip.Addr]string, block netip.Prefix) (pod string) {
+// mover is a pod, and its node, whose definition has moved, and the pool that the pod has an
+// address of; "" if its node does not tell.
+type mover struct {
+	pod  string
+	pool protocol.PoolName
+}
+
+// firstOf returns the pod that has the lowest address of a pool, or may have, "" if none has
+// one. If the block is valid, the address is of that.
+func firstOf(pods map[netip.Addr]mover, pool protocol.PoolName, block netip.Prefix) (pod string) {
 	var lowest netip.Addr
-	for a, p := range pods {
-		if block.Contains(a) && (!lowest.IsValid() || a.Less(lowest)) {
-			lowest, pod = a, p
+	for a, m := range pods {
+		if (m.pool == pool || m.pool == "" && block.IsValid()) && (!block.IsValid() || block.Contains(a)) && (!lowest.IsValid() || a.Less(lowest)) {
+			lowest, pod = a, m.pod
 		}
 	}
 	return pod

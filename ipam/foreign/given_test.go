@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/tenure-ipam/tenure/api/npwg"
@@ -35,7 +36,7 @@ func twoVLANs(t *testing.T, p *Pool, f Facts) Facts {
 func TestGivenOnAnotherNetwork(t *testing.T) {
 	for _, tt := range []struct {
 		name               string
-		network            string // on which Tenure has given 10.0.0.5, by n1; "" is on none
+		network            string // on which n1 says that Tenure gave it, and of which pool; "" is none
 		fresh, held        bool
 		byStatus, byOthers bool // whether it is kept: what the status shows, or what n1 has seen of another IPAM
 	}{
@@ -46,6 +47,8 @@ func TestGivenOnAnotherNetwork(t *testing.T) {
 		{"of lan", "net", false, false, false, false},
 		{"of lan, and the node holds the address", "net", false, true, false, false},
 		{"of lan's network, before lan was ever open", "net", true, false, false, true},
+		{"of another pool, as the node says", "net lan-a", false, true, true, true},
+		{"of lan, as the node says, on a network that no definition has", "was lan", false, false, false, false},
 		{"of a network that no definition has", "was", false, false, true, true},
 		{"of a network that no definition has, and the node holds the address", "was", false, true, false, false},
 	} {
@@ -54,8 +57,9 @@ func TestGivenOnAnotherNetwork(t *testing.T) {
 			pool.Fresh = tt.fresh
 			report := protocol.Report{Running: []protocol.UID{"p"}}
 			if tt.network != "" {
-				ours := sighting("10.0.0.5", "p", tt.network)
-				ours.IPAM = Type
+				network, pool, _ := strings.Cut(tt.network, " ")
+				ours := sighting("10.0.0.5", "p", network)
+				ours.IPAM, ours.Pool = Type, protocol.PoolName(pool)
 				report.Has = append(report.Has, ours)
 			}
 			want := tt.byStatus

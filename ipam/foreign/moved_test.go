@@ -131,10 +131,41 @@ func TestOneOfTwoDefinitionsMoves(t *testing.T) {
 			t.Errorf("a pod has an address %s: stage %d, beside %+v, asks %v; want that it waits: %v",
 				tt.name, f.Stage, f.Lingering, f.Asks, tt.want)
 		}
-		// The node may have given it by this pool.
+		// The node may have given it by this pool, if it does not tell by which. It holds the
+		// block of one number of both: that is where it looks first in each.
 		p.Fresh, facts.Leases[p.Name] = false, []protocol.Lease{of(p)}
-		if _, _, f := weighed(*p, facts); len(f.Lingering) > 0 {
-			t.Errorf("%s, by the pool's own lease: beside %+v", tt.name, f.Lingering)
+		for pool, want := range map[protocol.PoolName]bool{"": false, p.Name: false, old.Name: tt.want || tt.addr == "10.0.0.55"} {
+			facts.Reports["n1"].Has[0].Pool = pool
+			if _, _, f := weighed(*p, facts); len(f.Lingering) > 0 != want {
+				t.Errorf("%s, by the lease of pool %q: beside %+v", tt.name, pool, f.Lingering)
+			}
+		}
+	}
+}
+
+// TestMovedToAPoolThatHasGiven (I1): a definition moves to a pool that people have told apart,
+// and that was open before: it is started again, or excludes an address no more. Its node holds
+// the same block of both, or has made the other pool's lease since the leases were read.
+func TestMovedToAPoolThatHasGiven(t *testing.T) {
+	for _, starts := range []bool{true, false} {
+		for _, read := range []bool{true, false} {
+			stays, moves := definition("stays", `{"type":"tenure","pool":"lan1"}`), definition("net", `{"type":"tenure","pool":"lan2"}`)
+			old, p := implicitly(t, stays), begins(t, moves)
+			old.Implicit, p.Implicit, p.Fresh = false, false, false
+			old.Domain, old.Named, old.Unnamed, p.Domain, p.Named, p.Unnamed = "", "", true, "wire2", "wire2", false
+			facts := movedFacts(old, p, stays, moves, "net", "net")
+			facts.Reports["n1"].Has[0].Pool, facts.Leases[p.Name] = "lan1", []protocol.Lease{of(p)}
+			if !starts {
+				p.Begins, p.CheckAll, p.Opens, p.Withheld = false, false, true, setOf(t, "10.0.0.5")
+				p.New = p.Withheld
+			}
+			if !read {
+				facts.Leases["lan1"] = nil
+			}
+			_, _, f := weighed(*p, facts)
+			if f.Stage != StageOthers || len(f.Lingering) != 1 || f.Lingering[0].Pool != "lan1" || f.Lingering[0].Moved != "ns/p on node n1" || f.Lingering[0].Lease == "" {
+				t.Errorf("it starts again: %v, the lease was read: %v: stage %d, beside %+v; want that it waits for pod p", starts, read, f.Stage, f.Lingering)
+			}
 		}
 	}
 }

@@ -354,3 +354,25 @@ func TestBars(t *testing.T) {
 		}
 	}
 }
+
+// TestNamesakeExplainsNothing: another segment has lan's addresses. Whoever writes a definition of
+// lan that is called as that segment's network does not make what its pods have one of lan's.
+func TestNamesakeExplainsNothing(t *testing.T) {
+	theirs := ReadDefinition("b", "storage", `{"name":"storage","type":"macvlan","ipam":{"type":"whereabouts","range":"10.0.0.0/24"}}`, map[string]string{"tenure.dev/domain": "vlan20"})
+	for _, ipam := range []string{`{"type":"tenure","pool":"lan"}`, `{"type":"tenure","range":"10.0.0.0/30"}`} {
+		s, p, pool := pod("s", "b/storage", "10.0.0.5"), pod("p", "ns/net", "10.0.0.5"), openings(lan(t))
+		s.Namespace, s.Node = "b", "n2"
+		facts := Facts{
+			Definitions: []Definition{switched, theirs, ReadDefinition("evil", "x", `{"name":"storage","type":"macvlan","ipam":`+ipam+`}`, nil)},
+			Pods:        []Pod{p, s}, Agents: map[protocol.NodeName]bool{"n1": true, "n2": true},
+			Reports: map[protocol.NodeName]protocol.Report{
+				"n1": {Running: []protocol.UID{"p"}, Has: []protocol.Sighting{sighting("10.0.0.5", "p", "net")}},
+				"n2": {Running: []protocol.UID{"s"}, Has: []protocol.Sighting{sighting("10.0.0.5", "s", "storage"), sighting("10.0.0.6", "s", "storage")}},
+			},
+		}
+		Among([]*Pool{&pool}, facts.Definitions)
+		if keep, conflicts, _ := weighed(pool, facts); fmt.Sprint(keep) != "[10.0.0.5 p]" || len(conflicts) > 0 {
+			t.Errorf("%s: it keeps %q, conflicts %q; want what pod p has", ipam, keep, conflicts)
+		}
+	}
+}

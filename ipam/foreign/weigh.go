@@ -62,6 +62,7 @@ type weighing struct {
 	mine     map[string]bool             // the definitions of the segment, with those of these that are gone
 	left     map[string]bool             // those of former that are of another segment now: see hasLeft
 	networks map[string]bool             // the networks of the segment
+	own      map[string]bool             // those of networks that have a definition of no other pool
 	were     map[string][]string         // of which definitions of former a network was
 	files    map[protocol.HostLocal]bool // what has to be read: any namespace may name the pool
 	objects  map[string]bool             // whereabouts' IPPools that have a network_name of the segment
@@ -78,9 +79,10 @@ type weighing struct {
 // Weigh finds what is to be kept of a pool, and whose word is missing for that. Which nodes have to
 // say something does not depend on what any has said.
 func (e *Evidence) Weigh(p *Pool) Finding {
-	w := &weighing{Evidence: e, Pool: p, segment: p.segment(e.Definitions), mine: map[string]bool{}, left: map[string]bool{}, networks: map[string]bool{}, were: map[string][]string{}, files: map[protocol.HostLocal]bool{}, objects: map[string]bool{}, asks: map[protocol.NodeName]bool{}, partly: map[protocol.NodeName]string{}, unseenOn: map[protocol.NodeName]string{}}
+	w := &weighing{Evidence: e, Pool: p, segment: p.segment(e.Definitions), mine: map[string]bool{}, left: map[string]bool{}, networks: map[string]bool{}, own: map[string]bool{}, were: map[string][]string{}, files: map[protocol.HostLocal]bool{}, objects: map[string]bool{}, asks: map[protocol.NodeName]bool{}, partly: map[protocol.NodeName]string{}, unseenOn: map[protocol.NodeName]string{}}
 	for _, d := range w.segment.definitions {
 		w.mine[d.String()], w.networks[d.Network] = true, true
+		w.own[d.Network] = w.own[d.Network] || w.ownOf(d)
 		w.needFiles(d)
 		w.noteObjects(d)
 	}

@@ -98,6 +98,9 @@ type Sighting struct {
 	// Network is the network's name, and IPAM the type of the IPAM that gave the address.
 	Network string `json:"network,omitempty"`
 	IPAM    string `json:"ipam,omitempty"`
+	// Pool is the pool that Tenure has given the address of; "" if the agent does not know, or is of
+	// an earlier version.
+	Pool PoolName `json:"pool,omitempty"`
 	// Freed says that Tenure has taken the address back, of late.
 	Freed bool `json:"freed,omitempty"`
 }
@@ -109,7 +112,7 @@ func (s Sighting) Compare(o Sighting) int {
 
 // rest returns a text of all of s but the address.
 func (s Sighting) rest() string {
-	return strings.Join([]string{s.Sandbox, s.IPAM, s.Network, strconv.FormatBool(s.Freed), string(s.Pod.UID), s.Pod.Namespace, s.Pod.Name}, "\t")
+	return strings.Join([]string{s.Sandbox, s.IPAM, s.Network, string(s.Pool), strconv.FormatBool(s.Freed), string(s.Pod.UID), s.Pod.Namespace, s.Pod.Name}, "\t")
 }
 
 // Told reports whether a report before has told s: see [Query.From].

@@ -187,6 +187,7 @@ func (r *Reporter) report(ctx context.Context, look protocol.Query) protocol.Rep
 		has = append(has, more...)
 	}
 	given, asked, givenErr := r.given(ctx, look, within)
+	namePools(has, given)
 	rep.Running, rep.Asked, rep.Has = running, asked, slices.DeleteFunc(once(append(has, given...)), look.Told)
 	if err := errors.Join(rangesErr, cachedErr, givenErr); err != nil {
 		r.log.WarnContext(ctx, "what pods have cannot be read", "error", err)
@@ -278,12 +279,30 @@ func (r *Reporter) given(ctx context.Context, look protocol.Query, within *netip
 	return slices.DeleteFunc(has, func(s protocol.Sighting) bool { return !within.Contains(s.Addr) }), asked, err
 }
 
+// namePools names the pools of what the CNI library's results say that Tenure has given, as far as
+// the store tells them.
+func namePools(has, given []protocol.Sighting) {
+	type place struct {
+		sandbox, network string
+		addr             netip.Addr
+	}
+	pools := map[place]protocol.PoolName{}
+	for _, s := range given {
+		pools[place{s.Sandbox, s.Network, s.Addr}] = s.Pool
+	}
+	for i, s := range has {
+		if s.IPAM == poolspec.Type {
+			has[i].Pool = pools[place{s.Sandbox, s.Network, s.Addr}]
+		}
+	}
+}
+
 // sightingsOf returns what an attachment has by Tenure.
 func sightingsOf(att store.Attachment) (has []protocol.Sighting) {
 	pod := protocol.PodRef{Namespace: att.Pod.Namespace, Name: att.Pod.Name, UID: att.Pod.UID}
 	for _, x := range att.Addresses {
 		has = append(has, protocol.Sighting{
-			Addr: x.Addr, Pod: pod, Sandbox: att.ContainerID, Network: att.Network, IPAM: poolspec.Type,
+			Addr: x.Addr, Pod: pod, Sandbox: att.ContainerID, Network: att.Network, IPAM: poolspec.Type, Pool: x.Pool,
 		})
 	}
 	return has

@@ -95,7 +95,7 @@ func TestReportsWhatTenureHasGiven(t *testing.T) {
 				t.Errorf("%s it reports %+v; want %v, and pod uid running", when, got, want)
 			}
 		}
-		ours := protocol.Sighting{Addr: addr, Pod: att.Pod, Sandbox: "c", Network: "net", IPAM: "tenure"}
+		ours := protocol.Sighting{Addr: addr, Pod: att.Pod, Sandbox: "c", Network: "net", IPAM: "tenure", Pool: "lan"}
 		says("before the library has the result", ours)
 		r.Arrived("late", "net")
 		r.Arrived("other", "cbr0")
