@@ -98,8 +98,8 @@ type Sighting struct {
 	// Network is the network's name, and IPAM the type of the IPAM that gave the address.
 	Network string `json:"network,omitempty"`
 	IPAM    string `json:"ipam,omitempty"`
-	// Pool is the pool that Tenure has given the address of; "" if the agent does not know, or is of
-	// an earlier version.
+	// Pool is the pool that Tenure has given the address of; "" if the agent does not know, or
+	// is of an earlier version.
 	Pool PoolName `json:"pool,omitempty"`
 	// Freed says that Tenure has taken the address back, of late.
 	Freed bool `json:"freed,omitempty"`
@@ -133,10 +133,41 @@ func (q *Query) GoesOn(r Report) bool {
 
 // String returns r as [Registration.Report] has it. Sightings, in order of [Sighting.Compare], that
 // have no room are left out, and Next and After say so. If Parts is false, all of an address are
-// told, or none.
+// told, or none. If the rest is too long by itself, Asked is left out, which costs those who wait
+// some minutes, and then why all but the first networks cannot be read.
 func (r Report) String() string {
 	r.clip()
-	text := jsonText(r)
+	if text, ok := r.fit(); ok {
+		return text
+	}
+	running, asked, unseen := len(r.Running), 0, len(r.Unseen)
+	for _, pods := range r.Asked {
+		asked += len(pods)
+	}
+	r.Asked = nil
+	if text, ok := r.fit(); ok {
+		return text
+	}
+	for i := range r.Unseen[min(unseen, mostWhy):] {
+		r.Unseen[mostWhy+i].Why = ""
+	}
+	r.Unseen = slices.Compact(r.Unseen)
+	if text, ok := r.fit(); ok {
+		return text
+	}
+	why := fmt.Sprintf("%d pods run, and %d have asked Tenure: too many for a report", running, asked)
+	if unseen > 0 {
+		why = fmt.Sprintf("%s; of %d networks something cannot be read: too many for a report", r.Unseen[0].Why, unseen)
+	}
+	return jsonText(Report{ID: r.ID, Unread: why})
+}
+
+// mostWhy is of how many networks a report that is too long says why they cannot be read.
+const mostWhy = 16
+
+// fit returns r with as many sightings as there is room for; ok is false if there is room for none.
+func (r Report) fit() (text string, ok bool) {
+	text = jsonText(r)
 	for all := r.Has; len(text) > MaxReport && len(r.Has) > 0; text = jsonText(r) {
 		keep := len(r.Has) / 2
 		r.Next, r.After = all[keep].Addr, ""
@@ -148,18 +179,7 @@ func (r Report) String() string {
 		}
 		r.Has = all[:keep]
 	}
-	if len(text) > MaxReport || r.Next.IsValid() && len(r.Has) == 0 {
-		asked := 0
-		for _, pods := range r.Asked {
-			asked += len(pods)
-		}
-		why := fmt.Sprintf("%d pods run, and %d have asked Tenure: too many for a report", len(r.Running), asked)
-		if len(r.Unseen) > 0 {
-			why = fmt.Sprintf("%s; of %d networks something cannot be read: too many for a report", r.Unseen[0].Why, len(r.Unseen))
-		}
-		return jsonText(Report{ID: r.ID, Unread: why})
-	}
-	return text
+	return text, len(text) <= MaxReport && (!r.Next.IsValid() || len(r.Has) > 0)
 }
 
 // several is how the UID begins of the grantee of an address that several pods are said to have by

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -48,14 +49,43 @@ func TestReportThatCannotBeParted(t *testing.T) {
 	}
 }
 
-// A report that has no room for all that cannot be read says the first of it, and not that too many
+// TestReportOfTooManyUnseen: a report that has no room for all that cannot be read says why of
+// the first, and that the others cannot. If that is too much it says so, and not that too many
 // pods run.
 func TestReportOfTooManyUnseen(t *testing.T) {
-	why := "/attached/c1: unexpected EOF"
-	r := Report{ID: "1", Unseen: slices.Repeat([]Unseen{{HostLocal{Network: "net"}, why}}, 2000)}
+	const why = "/attached/c1: unexpected EOF"
+	sees := Sighting{Addr: netip.MustParseAddr("10.0.0.1"), Sandbox: "s"}
+	for name, whole := range map[string]bool{"net%d": true, strings.Repeat("x", 100) + "%d": false} {
+		r := Report{ID: "1", Has: []Sighting{sees}}
+		for n := range 1400 {
+			r.Unseen = append(r.Unseen, slices.Repeat([]Unseen{{HostLocal{Network: fmt.Sprintf(name, n)}, why}}, 2)...)
+		}
+		got, _, err := ParseReport(r.String())
+		switch {
+		case err != nil || len(r.String()) > MaxReport:
+			t.Errorf("%d bytes, error %v", len(r.String()), err)
+		case whole && (got.Unread != "" || len(got.Unseen) < 1400 || got.Unseen[0].Why != why || !slices.Equal(got.Has, r.Has)):
+			t.Errorf("it reports %q, %d networks and %v; want all of them, and what a pod has", got.Unread, len(got.Unseen), got.Has)
+		case !whole && !strings.HasPrefix(got.Unread, why):
+			t.Errorf("it reports %q; want what cannot be read", got.Unread)
+		}
+	}
+}
+
+// TestReportOfManyThatHaveAsked: what pods have goes before which have asked Tenure.
+func TestReportOfManyThatHaveAsked(t *testing.T) {
+	r := Report{ID: "1", Asked: map[string][]UID{}, Has: []Sighting{{Addr: netip.MustParseAddr("10.0.0.1"), Sandbox: "s"}}}
+	for pod := range 100 {
+		uid := UID(fmt.Sprintf("%036d", pod))
+		r.Running = append(r.Running, uid)
+		for n := range 30 {
+			network := fmt.Sprint("net", n)
+			r.Asked[network] = append(r.Asked[network], uid)
+		}
+	}
 	got, _, err := ParseReport(r.String())
-	if err != nil || len(r.String()) > MaxReport || !strings.HasPrefix(got.Unread, why) {
-		t.Errorf("it reports %q, error %v; want what cannot be read", got.Unread, err)
+	if err != nil || got.Unread != "" || len(got.Running) != 100 || !slices.Equal(got.Has, r.Has) {
+		t.Errorf("it reports %q, %d pods and %v, error %v; want what the pod has", got.Unread, len(got.Running), got.Has, err)
 	}
 }
 

@@ -150,12 +150,16 @@ func (t *look) ask(ctx context.Context) bool {
 			}
 		}
 	}
-	t.turn++
 	maps.DeleteFunc(t.silent, func(word foreign.Word, _ silence) bool { return !of[word.Node][word.Pool] })
 	nodes := slices.Sorted(maps.Keys(of))
 	for _, n := range nodes {
 		t.asked[n] = t.question(n, of[n])
 	}
+	next := 1
+	for _, d := range t.drafts {
+		next = max(next, len(d.pools))
+	}
+	t.turn += next
 	for word, s := range t.silent {
 		t.facts.PassedOver[word] = s.passed && !t.facts.Asked[word] // of what is asked it may answer yet
 	}
