@@ -130,6 +130,9 @@ func TestFaultsOfConfig(t *testing.T) {
 		{"whereabouts: nothing but a wider range's gateway and network address", `"ipRanges": [{"range": "10.0.0.0/24", "gateway": "10.0.0.1"}, {"range": "10.0.0.0/31"}]`, "", []string{
 			"ipam.ipRanges[1]: leaves no address to give",
 		}},
+		{"ranges that no pod can have", `"ipRanges": [{"range": "127.0.0.0/24"}, {"range": "fe80::/64"}]`, "", []string{
+			"ipam.ipRanges[0]: 127.0.0.0-127.0.0.255 has loopback addresses (127.0.0.0/8), which no pod can have", "ipam.ipRanges[1]: fe80::-fe80::ffff:ffff:ffff:ffff has link-local addresses, which each interface makes by itself (fe80::/10), which no pod can have",
+		}},
 
 		{"host-local: host bits", `"subnet": "10.0.0.5/24"`, "", []string{`ipam.subnet: "10.0.0.5/24" has host bits set`}},
 		{"host-local: too small", `"ranges": [[{"subnet": "10.0.0.0/31"}], [{"subnet": "fd00::/128"}]]`, "", []string{

@@ -39,6 +39,11 @@ func countRanges(sets []inlineSet) int {
 // text.
 func (p *parser) inline(sets []inlineSet) {
 	p.gateways(sets)
+	for _, set := range sets {
+		for _, r := range set.ranges {
+			refuseNobodys(&p.faults, r.path, r.Range)
+		}
+	}
 	if n := countRanges(sets); n > maxRanges {
 		p.addf(p.ipam.path, "make IPPools of them", "describes %d ranges, more than %d", n, maxRanges)
 	}

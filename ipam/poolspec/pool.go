@@ -125,7 +125,7 @@ func (r RangeText) parse(fs *faults, path string) (allocator.Range, bool) {
 	} else if p, ok := parseNetwork(fs, path+".cidr", r.CIDR); ok {
 		out.Prefix = p
 	}
-	refuseNobodys(fs, path, out)
+	refuseNobodys(fs, path+".cidr", out)
 	out.Exclude = parseSpans(fs, path+".exclude", r.Exclude, out.Prefix)
 	out.StaticOnly = parseSpans(fs, path+".staticOnly", r.StaticOnly, out.Prefix)
 	return out, fs.n == before
@@ -160,7 +160,7 @@ func refuseNobodys(fs *faults, path string, r allocator.Range) {
 	}
 	for _, n := range nobodys {
 		if span.Overlaps(netipx.RangeOfPrefix(n.prefix)) {
-			fs.addf(path+".cidr", "write a range of unicast addresses", "%v has %s (%v), which no pod can have", span, n.what, n.prefix)
+			fs.addf(path, "write a range of unicast addresses", "%v has %s (%v), which no pod can have", span, n.what, n.prefix)
 			return
 		}
 	}
