@@ -27,7 +27,8 @@ func (w *weighing) mayBeOf(c claim) bool {
 	case byRecord:
 		return w.explained(c) || w.unexplained(c)
 	default:
-		return w.isOf(c) || w.wasOn(c) || w.unexplained(c) || !w.isOthers(c.of, c.pod, c.addr)
+		_, _, selected := w.ofNetwork(c.of, c.pod) // else others may have written a definition of that name
+		return w.isOf(c) || w.wasOn(c) || w.unexplained(c) || !selected || !w.isOthers(c.of, c.pod, c.addr)
 	}
 }
 

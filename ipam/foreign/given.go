@@ -33,7 +33,14 @@ func (w *weighing) reportedAsTenures(c claim) bool {
 		return cmp.Or(strings.Compare(x.network, y.network), strings.Compare(string(x.pool), string(y.pool)))
 	})
 	return slices.ContainsFunc(slices.Compact(all), func(g given) bool {
-		return g.pool == w.Name || g.pool == "" && w.isGiven(g.network, c, held)
+		of, own, _ := w.ofNetwork(g.network, pod)
+		switch {
+		case g.pool == w.Name:
+			return true
+		case g.pool == "":
+			return w.isGiven(g.network, c, held)
+		}
+		return of && !own && w.isOn(c, g.network) // another pool's, which is not known to be of another segment
 	})
 }
 

@@ -151,3 +151,30 @@ func TestGivenBesideOnAnotherNetwork(t *testing.T) {
 		}
 	}
 }
+
+// TestGivenByAPoolOfTheSegment: what pods have by other pools, which may be of lan's segment, is
+// Tenure's as well: it is not kept as another IPAM's.
+func TestGivenByAPoolOfTheSegment(t *testing.T) {
+	for _, ipam := range []string{`{"type":"tenure","subnet":"10.0.0.0/24"}`, `{"type":"tenure","pools":{"byNamespace":"tenure.dev/pool"}}`} {
+		pool := openings(lan(t))
+		pool.Fresh, pool.Begins, pool.Implicit, pool.Domain = true, true, true, "lan"
+		pools := []*Pool{&pool}
+		facts := Facts{
+			Definitions: []Definition{readNetwork("ns", "lan", "lan", `{"type":"tenure","subnet":"10.0.0.0/24"}`)},
+			Agents:      map[protocol.NodeName]bool{"n1": true, "n2": true}, Reports: map[protocol.NodeName]protocol.Report{},
+		}
+		for i, name := range []string{"b", "c"} {
+			p, node := pod("pod-"+name, "ns/"+name, "10.0.0.5"), protocol.NodeName(fmt.Sprint("n", i+1))
+			p.Node = node
+			s := sighting("10.0.0.5", p.UID, name)
+			s.IPAM, s.Pool = Type, protocol.PoolName(name)
+			facts.Definitions, facts.Pods = append(facts.Definitions, readNetwork("ns", name, name, ipam)), append(facts.Pods, p)
+			facts.Reports[node] = protocol.Report{Running: []protocol.UID{p.UID}, Has: []protocol.Sighting{s}}
+			pools = append(pools, another(t, name, name, true))
+		}
+		Among(pools, facts.Definitions)
+		if keep, conflicts, _ := weighed(pool, facts); len(keep)+len(conflicts) > 0 {
+			t.Errorf("by %s: it keeps %q, conflicts %q; want nothing", ipam, keep, conflicts)
+		}
+	}
+}

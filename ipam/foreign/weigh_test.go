@@ -671,13 +671,18 @@ func TestSeveralEndBesideANamesake(t *testing.T) {
 	kept := []Kept{{Pool: "lan", Addr: netip.MustParseAddr("10.0.0.5"), To: pod("gone", "", "").grantee().ToSeveral()}}
 	for _, network := range []string{"renamed", "net"} {
 		p := lan(t)
-		e := Gather(Facts{
+		facts := Facts{
 			Now: now, Pods: []Pod{pod("p", "ns/net", "10.0.0.5")},
 			Definitions: []Definition{readNetwork("ns", "net", network, `{"type":"tenure","pool":"lan"}`), ReadDefinition("other", "x", `{"name":"net","type":"macvlan","ipam":{"type":"static","addresses":[{"address":"10.0.0.5/24"}]}}`, map[string]string{"tenure.dev/domain": "y"})},
 			Agents:      map[protocol.NodeName]bool{"n1": true}, Reports: seenBy("n1", sighting("10.0.0.5", "p", "net")),
-		})
+		}
+		e := Gather(facts)
 		e.Weigh(&p)
 		unclaimed := e.Unclaimed(kept)
+		facts.Pods = nil // it was deleted by force
+		forced := Gather(facts)
+		forced.Weigh(&p)
+		unclaimed = append(unclaimed, forced.Unclaimed(kept)...)
 		e.claims = slices.DeleteFunc(e.claims, func(c claim) bool { return c.by == byStatus })
 		if without := e.Unclaimed(kept); len(unclaimed)+len(without) > 0 {
 			t.Errorf("its network is now %s: nobody has it: %v, without its status: %v", network, unclaimed, without)
