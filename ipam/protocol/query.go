@@ -133,25 +133,24 @@ func (q *Query) GoesOn(r Report) bool {
 
 // String returns r as [Registration.Report] has it. Sightings, in order of [Sighting.Compare], that
 // have no room are left out, and Next and After say so. If Parts is false, all of an address are
-// told, or none. If the rest is too long by itself, Asked is left out, which costs those who wait
-// some minutes, and then why all but the first networks cannot be read.
+// told, or none. Where they have no room and the rest takes more than half of it, Asked is left
+// out, which costs those who wait some minutes, and then why all but the first networks cannot be
+// read: else a report would go on in very many parts.
 func (r Report) String() string {
 	r.clip()
-	if text, ok := r.fit(); ok {
-		return text
-	}
 	running, asked, unseen := len(r.Running), 0, len(r.Unseen)
 	for _, pods := range r.Asked {
 		asked += len(pods)
 	}
-	r.Asked = nil
-	if text, ok := r.fit(); ok {
-		return text
+	if r.crowds() {
+		r.Asked = nil
 	}
-	for i := range r.Unseen[min(unseen, mostWhy):] {
-		r.Unseen[mostWhy+i].Why = ""
+	if r.crowds() {
+		for i := mostWhy; i < unseen; i++ {
+			r.Unseen[i].Why = ""
+		}
+		r.Unseen = slices.Compact(r.Unseen)
 	}
-	r.Unseen = slices.Compact(r.Unseen)
 	if text, ok := r.fit(); ok {
 		return text
 	}
@@ -163,7 +162,17 @@ func (r Report) String() string {
 }
 
 // mostWhy is of how many networks a report that is too long says why they cannot be read.
-const mostWhy = 16
+const mostWhy = 4
+
+// crowds reports whether r has no room, and the rest of it takes more than half of that of the
+// sightings.
+func (r Report) crowds() bool {
+	if len(jsonText(r)) <= MaxReport {
+		return false
+	}
+	r.Has = nil
+	return len(jsonText(r)) > MaxReport/2
+}
 
 // fit returns r with as many sightings as there is room for; ok is false if there is room for none.
 func (r Report) fit() (text string, ok bool) {

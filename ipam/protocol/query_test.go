@@ -72,6 +72,36 @@ func TestReportOfTooManyUnseen(t *testing.T) {
 	}
 }
 
+// TestReportBesideMuchThatIsUnseen: what cannot be read leaves room for what pods have: the report
+// has few parts.
+func TestReportBesideMuchThatIsUnseen(t *testing.T) {
+	whole, parts := Report{ID: "1", Parts: true, Running: []UID{"p"}}, 0
+	for n := range 195 {
+		network := fmt.Sprintf("/%03d%s", n, strings.Repeat("\U0010ffff", 20))
+		whole.Unseen = append(whole.Unseen, Unseen{HostLocal{Network: network}, fmt.Sprintf("files of network %s: %q is no name", network, network)})
+	}
+	addr := netip.MustParseAddr("10.0.0.1")
+	for range 2000 {
+		whole.Has = append(whole.Has, Sighting{Addr: addr, Pod: PodRef{Namespace: "ns", Name: "pod", UID: "p"}, Sandbox: strings.Repeat("a", 64), Network: "net", IPAM: "static"})
+		addr = addr.Next()
+	}
+	got := 0
+	for q := (Query{ID: "1"}); parts < 100; parts++ {
+		part := whole
+		part.Has = slices.DeleteFunc(slices.Clone(whole.Has), q.Told)
+		r, _, err := ParseReport(part.String())
+		if err != nil || r.Unread != "" || len(r.Unseen) != 195 {
+			t.Fatalf("it reads as %q and %d networks, error %v", r.Unread, len(r.Unseen), err)
+		}
+		if got += len(r.Has); !q.GoesOn(r) {
+			break
+		}
+	}
+	if got != len(whole.Has) || parts > 20 {
+		t.Errorf("%d of %d sightings in %d parts", got, len(whole.Has), parts)
+	}
+}
+
 // TestReportOfManyThatHaveAsked: what pods have goes before which have asked Tenure.
 func TestReportOfManyThatHaveAsked(t *testing.T) {
 	r := Report{ID: "1", Asked: map[string][]UID{}, Has: []Sighting{{Addr: netip.MustParseAddr("10.0.0.1"), Sandbox: "s"}}}

@@ -155,11 +155,11 @@ func (t *look) ask(ctx context.Context) bool {
 	for _, n := range nodes {
 		t.asked[n] = t.question(n, of[n])
 	}
-	next := 1
+	next := len(t.pools)
 	for _, d := range t.drafts {
-		next = max(next, len(d.pools))
+		next = min(next, len(d.pools))
 	}
-	t.turn += next
+	t.turn += max(next, 1) // no node's next pool is passed over
 	for word, s := range t.silent {
 		t.facts.PassedOver[word] = s.passed && !t.facts.Asked[word] // of what is asked it may answer yet
 	}
