@@ -113,7 +113,10 @@ func newWorld(t *testing.T, set settings) *world {
 		a.Fence, a.Idle, a.Wait, a.SweepEvery, a.PublishEvery, a.KeepRequest = fence, idle, 2*time.Second, 3*time.Second, 5*time.Second, keep
 	}
 	for _, s := range subjects {
-		p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: s.name}, Spec: v1alpha1.IPPoolSpec{Ranges: []v1alpha1.Range{{CIDR: s.prefix.String()}}}}
+		// Somebody says that no other IPAM has given addresses by the pool's definition: it is
+		// minutes old, and its pods show no status. After a restore the pool would wait for
+		// those that have no address, or whose nodes are off.
+		p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: s.name}, Spec: v1alpha1.IPPoolSpec{Ranges: []v1alpha1.Range{{CIDR: s.prefix.String()}}, ShareWith: []string{"default/" + s.name}}}
 		if s.also != "" {
 			p.Spec.Ranges = append(p.Spec.Ranges, v1alpha1.Range{CIDR: s.also})
 		}
