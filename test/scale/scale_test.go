@@ -25,8 +25,12 @@ const (
 
 // growth is how many times as many calls or bytes a node may cost in the largest
 // cluster as in the smallest. The aim is within a tenth; what makes the test fail leaves
-// room for the chance of small numbers.
-const growth = 2.0
+// room for the chance of small numbers: a call, and its bytes. In some seconds in which nothing
+// happens a node may have heard nothing at all.
+const (
+	growth  = 2.0
+	ofACall = 2 << 10
+)
 
 // figure is what one node has cost in one phase.
 type figure struct{ calls, bytes float64 }
@@ -46,10 +50,10 @@ func TestScale(t *testing.T) {
 	least, most := figures[slices.Min(sizes)], figures[slices.Max(sizes)]
 	for _, phase := range []string{phaseIdle, phaseBurst} {
 		s, l := least[phase], most[phase]
-		t.Logf("%s: of %d nodes each makes %.2f times the calls and takes %.2f times the bytes of each of %d", phase, slices.Max(sizes), l.calls/s.calls, l.bytes/s.bytes, slices.Min(sizes))
-		if l.calls > growth*s.calls+1 || l.bytes > growth*s.bytes {
-			t.Errorf("%s: of %d nodes each makes %.1f calls and takes %.0f bytes, of %d each %.1f and %.0f; want no more than %.1f times as many",
-				phase, slices.Max(sizes), l.calls, l.bytes, slices.Min(sizes), s.calls, s.bytes, growth)
+		figures := fmt.Sprintf("%s: of %d nodes each makes %.1f calls and takes %.0f bytes, of %d each %.1f and %.0f", phase, slices.Max(sizes), l.calls, l.bytes, slices.Min(sizes), s.calls, s.bytes)
+		t.Log(figures)
+		if l.calls > growth*s.calls+1 || l.bytes > growth*s.bytes+ofACall {
+			t.Errorf("%s; want no more than %.1f times as many", figures, growth)
 		}
 	}
 }
