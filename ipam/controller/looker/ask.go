@@ -157,7 +157,9 @@ func (t *look) ask(ctx context.Context) bool {
 	}
 	next := len(t.pools)
 	for _, d := range t.drafts {
-		next = min(next, len(d.pools))
+		if d.cut {
+			next = min(next, len(d.pools))
+		}
 	}
 	t.turn += max(next, 1) // no node's next pool is passed over
 	for word, s := range t.silent {
@@ -187,6 +189,7 @@ func (t *look) send(ctx context.Context, nodes []protocol.NodeName) {
 type draft struct {
 	question
 	pools []*pool
+	cut   bool // there was no room for others
 }
 
 // question returns what a node is asked of pools, or of those for which it has room. The next looks
@@ -226,7 +229,7 @@ func (t *look) draft(of map[protocol.PoolName]bool) *draft {
 				room -= queryLen(n)
 			}
 		}
-		if room < 0 && len(d.pools) > 0 {
+		if d.cut = room < 0 && len(d.pools) > 0; d.cut {
 			break
 		}
 		d.pools = append(d.pools, p)
