@@ -264,7 +264,7 @@ func (w *weighing) lingering() (all []Beside) {
 	if len(about.Ranges()) == 0 {
 		return nil
 	}
-	moved := w.moved(about)
+	moved, gave := w.moved(about), w.gaveOf(about)
 	for name, o := range w.among.byName {
 		if name == w.Name || w.sibling(o) {
 			continue
@@ -300,9 +300,26 @@ func (w *weighing) lingering() (all []Beside) {
 		case w.apart(o) && firstOf(moved, name, netip.Prefix{}) != "": // its lease was made since the leases were read
 			b.First, b.Lease, b.Moved = true, "not read yet", firstOf(moved, name, netip.Prefix{})
 			all = append(all, b)
+		case !w.apart(o) && gave[o]:
+			b.First, b.Lease = true, "not read yet"
+			all = append(all, b)
 		}
 	}
 	slices.SortFunc(all, func(x, y Beside) int { return strings.Compare(x.Pool, y.Pool) })
+	return all
+}
+
+// gaveOf returns the pools of which the nodes say that Tenure has given some addresses, that these
+// pools do not give any more.
+func (w *weighing) gaveOf(about *netipx.IPSet) map[*Pool]bool {
+	all := map[*Pool]bool{}
+	for at, pools := range w.gave {
+		for _, name := range pools {
+			if o := w.among.byName[name]; o != nil && o.Whole != nil && about.Contains(at.addr) && !o.gives(at.addr) {
+				all[o] = true
+			}
+		}
+	}
 	return all
 }
 
@@ -365,28 +382,4 @@ func (w *weighing) gaveBy(o *Pool, node protocol.NodeName, a netip.Addr) bool {
 		}
 	}
 	return true
-}
-
-// isBesides reports whether a network is of definitions of other pools alone, and not that of a
-// claim.
-func (w *weighing) isBesides(network string, c claim) bool {
-	of, own, _ := w.ofNetwork(network, c.pod)
-	return of && !own && !w.isOn(c, network)
-}
-
-// isOn reports whether a claim is of a network. A record does not say of which it is. It is of this
-// one if the pod selects no other of the pool's.
-func (w *weighing) isOn(c claim, network string) bool {
-	d := w.known[c.of]
-	switch c.by {
-	case byNode:
-		return c.of == network
-	case byStatus:
-		return d != nil && d.Network == network
-	case byRecord:
-	}
-	return !slices.ContainsFunc(c.pod.Selected, func(name string) bool {
-		d := w.known[name]
-		return d == nil || w.awaits(name) && d.Network != network
-	})
 }

@@ -329,3 +329,22 @@ func setOf(t *testing.T, addrs ...string) *netipx.IPSet {
 	}
 	return set
 }
+
+// TestLingeringByALeaseNotRead (I1): a pool has lost addresses by an edit, and its node has given
+// one of them by a lease that was made since the leases were read.
+func TestLingeringByALeaseNotRead(t *testing.T) {
+	p, o := openings(lan(t)), another(t, "old", "", false)
+	p.Fresh, p.Begins, p.Unnamed, o.Unnamed = true, true, true, true
+	o.Whole = shapeOf(t, poolspec.RangeText{CIDR: "10.0.0.128/25"})
+	o.Edited, o.Opens = now.Add(-3*time.Second), true
+	gives := sighting("10.0.0.5", "x", "oldnet")
+	gives.IPAM, gives.Pool = Type, "old"
+	facts := Facts{
+		Definitions: []Definition{switched, readNetwork("ns", "oldnet", "oldnet", `{"type":"tenure","pool":"old"}`)},
+		Pods:        []Pod{pod("x", "ns/oldnet", "10.0.0.5")}, Agents: map[protocol.NodeName]bool{"n1": true}, Reports: seenBy("n1", gives),
+	}
+	Among([]*Pool{o, &p}, facts.Definitions)
+	if _, _, f := weighed(p, facts); len(f.Lingering) != 1 || f.Lingering[0].Pool != "old" {
+		t.Errorf("stage %d, beside %+v; want that it waits for pool old", f.Stage, f.Lingering)
+	}
+}

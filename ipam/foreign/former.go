@@ -56,8 +56,12 @@ func (p Pool) SegmentLately(all, former []Definition) []Definition {
 // wasOn reports whether what a node says is of a network that a definition of the segment had until
 // a while ago, and is not explained by that definition as it is now.
 func (w *weighing) wasOn(c claim) bool {
+	_, _, selected := w.ofNetwork(c.of, c.pod)
 	return slices.ContainsFunc(w.were[c.of], func(name string) bool {
 		is := w.known[name]
+		if selected && !slices.Contains(c.pod.Selected, name) {
+			return false // the pod has the network by another
+		}
 		return is == nil || is.Network != c.of || !w.explains(is, c.addr)
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"go4.org/netipx"
 
+	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -100,6 +101,30 @@ func (w *weighing) ofNetwork(network string, pod *Pod) (of, own, selected bool) 
 	return of, own, true
 }
 
+// isBesides reports whether a network is of definitions of other pools alone, and not that of a
+// claim.
+func (w *weighing) isBesides(network string, c claim) bool {
+	of, own, _ := w.ofNetwork(network, c.pod)
+	return of && !own && !w.isOn(c, network)
+}
+
+// isOn reports whether a claim is of a network. A record does not say of which it is. It is of this
+// one if the pod selects no other of the pool's.
+func (w *weighing) isOn(c claim, network string) bool {
+	d := w.known[c.of]
+	switch c.by {
+	case byNode:
+		return c.of == network
+	case byStatus:
+		return d != nil && d.Network == network
+	case byRecord:
+	}
+	return !slices.ContainsFunc(c.pod.Selected, func(name string) bool {
+		d := w.known[name]
+		return d == nil || w.awaits(name) && d.Network != network
+	})
+}
+
 // ownOf reports whether a definition of the segment is of no other pool.
 func (w *weighing) ownOf(d Definition) bool { return d.IPAM != Type || w.owns(d) }
 
@@ -160,9 +185,10 @@ func firstOf(pods map[netip.Addr]mover, pool protocol.PoolName, block netip.Pref
 // pod's status tells by which, if that has the network, or the pod selects no other one that has
 // it: its configuration may have got another name. Else the network's name tells: of several
 // definitions that have it those of the pod's namespace count, and of these the ones that it
-// selects. If none of these has it any more, the pod tells by what it selects; of another
-// namespace only what no other pool's definition can be meant by. Of a pod that is gone one of
-// p's own that has the network is enough.
+// selects; and of those that are not p's own the ones by which it may have been given. If none
+// of these has it any more, the pod tells by what it selects; of another namespace only what no
+// other pool's definition can be meant by. Of a pod that is gone one of p's own that has the
+// network is enough.
 func (w *weighing) byOwn(node protocol.NodeName, s protocol.Sighting) bool {
 	pod, _ := w.podOf(node, s)
 	there := w.pods[pod.uid()] == pod
@@ -171,6 +197,14 @@ func (w *weighing) byOwn(node protocol.NodeName, s protocol.Sighting) bool {
 	selected := func(d *Definition) bool { return slices.Contains(pod.Selected, d.String()) }
 	has := func(name string) bool { d := w.known[name]; return d != nil && d.Network == s.Network }
 	selectsOne, shownByOthers := slices.ContainsFunc(pod.Selected, has), false
+	shows := func(own bool) bool {
+		return slices.ContainsFunc(pod.Shows, func(x npwg.Shown) bool {
+			return has(x.Definition) && slices.Contains(x.Addrs, s.Addr) && isOwn(w.known[x.Definition]) == own
+		})
+	}
+	if own := shows(true); own || shows(false) {
+		return own
+	}
 	for _, x := range pod.Shows {
 		d := w.known[x.Definition]
 		switch {
@@ -187,14 +221,14 @@ func (w *weighing) byOwn(node protocol.NodeName, s protocol.Sighting) bool {
 	of := func(counts func(*Definition) bool) (own, others bool) {
 		for i := range w.Definitions {
 			if d := &w.Definitions[i]; d.Network == s.Network && counts(d) {
-				own, others = own || isOwn(d), others || !isOwn(d)
+				own, others = own || isOwn(d), others || !isOwn(d) && w.mayGive(d, s.Pool)
 			}
 		}
 		return own, others
 	}
 	for _, counts := range []func(*Definition) bool{func(d *Definition) bool { return here(d) && selected(d) }, here} {
 		if own, others := of(counts); own || others {
-			return own && !others
+			return own && (!others || !there)
 		}
 	}
 	own, others := of(func(*Definition) bool { return true })
@@ -203,6 +237,17 @@ func (w *weighing) byOwn(node protocol.NodeName, s protocol.Sighting) bool {
 		d := w.known[name]
 		return isOwn(d) && (here(d) || !others) || w.madeAnew(name, s.Pod.Namespace)
 	})
+}
+
+// mayGive reports whether a definition may be that by which Tenure has given an address of a pool,
+// which is "" if it is not known. Its namespace may use that pool.
+func (w *weighing) mayGive(d *Definition, pool protocol.PoolName) bool {
+	o := w.among.byName[pool]
+	if o == nil || o.Whole == nil {
+		return true
+	}
+	return d.IPAM == Type && (o.MayUse == nil || o.MayUse(d.Namespace)) &&
+		(d.ByNamespace || slices.Contains(slices.Collect(w.poolsOf(*d)), o))
 }
 
 // isOwn reports whether a definition, nil if it is gone, is p's own: its namespace, or that of a

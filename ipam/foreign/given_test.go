@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -93,8 +94,13 @@ func TestPendingOnAnotherNetwork(t *testing.T) {
 		seen := sighting("10.0.0.5", "p", tt.network)
 		seen.IPAM = tt.ipam
 		facts := twoVLANs(t, &pool, Facts{Pods: []Pod{onTwo()}, Reports: seenBy("n1", seen)})
-		if _, _, found := weighed(pool, facts); found.Stage != tt.want {
-			t.Errorf("seen on %s, by %s: stage %d, %q; want %d", tt.network, tt.ipam, found.Stage, found.Why, tt.want)
+		was := readNetwork("evil", "x", "a", `{"type":"host-local","subnet":"10.0.0.0/24"}`)
+		was.Changed = now.Add(-time.Minute)
+		for _, former := range [][]Definition{nil, {was}} { // one that is gone, and that the pod does not select
+			facts.Former = former
+			if _, _, found := weighed(pool, facts); found.Stage != tt.want {
+				t.Errorf("seen on %s, by %s, beside %v: stage %d, %q; want %d", tt.network, tt.ipam, former, found.Stage, found.Why, tt.want)
+			}
 		}
 	}
 }

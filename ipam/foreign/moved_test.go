@@ -382,3 +382,54 @@ func TestMadeAnewBesideOthers(t *testing.T) {
 		}
 	}
 }
+
+// TestMovedBesideNamesakes (I1): another definition has the network's name, and the pod does not
+// show what it has. A pod that is gone, and still runs, has it by one of its namespace all the
+// same; and another namespace's, which does not give addresses of the old pool, says nothing.
+func TestMovedBesideNamesakes(t *testing.T) {
+	moves := readNetwork("shared", "net", "conf", `{"type":"tenure","pool":"lan2"}`)
+	for name, tt := range map[string]struct {
+		namespace string
+		beside    Definition
+		gone      bool
+	}{
+		"gone":          {"shared", readNetwork("shared", "stays", "conf", `{"type":"tenure","pool":"lan1"}`), true},
+		"a stranger's":  {"team", readNetwork("evil", "x", "conf", `{"type":"static"}`), false},
+		"without right": {"team", readNetwork("evil", "x", "conf", `{"type":"tenure","pool":"lan1"}`), false},
+	} {
+		stays := readNetwork("shared", "other", "other", `{"type":"tenure","pool":"lan1"}`)
+		old, p := implicitly(t, stays), begins(t, moves)
+		old.Implicit, p.Implicit = false, false
+		old.Domain, old.Named, old.Unnamed, p.Domain, p.Named, p.Unnamed = "", "", true, "wire2", "wire2", false
+		old.MayUse = func(namespace string) bool { return namespace != "evil" }
+		facts := movedFacts(old, p, stays, moves, "net", "conf")
+		facts.Definitions = append(facts.Definitions, tt.beside)
+		has := &facts.Reports["n1"].Has[0]
+		has.Pool, has.Pod.Namespace = "lan1", tt.namespace
+		x := &facts.Pods[0]
+		x.Namespace, x.Selected, x.Shows = tt.namespace, []string{"shared/net"}, nil
+		if tt.gone {
+			facts.Pods = nil
+		}
+		Among([]*Pool{old, p}, facts.Definitions)
+		if _, _, f := weighed(*p, facts); len(f.Lingering) != 1 || f.Lingering[0].Moved == "" {
+			t.Errorf("%s: stage %d, beside %+v; want that it waits for the pod", name, f.Stage, f.Lingering)
+		}
+	}
+}
+
+// TestOneNumberOnTwoNetworksIsNotMoved: a pod has one number of two networks, by host-local of
+// lan's and by Tenure of another VLAN's. Its status tells which is which.
+func TestOneNumberOnTwoNetworksIsNotMoved(t *testing.T) {
+	pool := openings(lan(t))
+	pool.Fresh, pool.Begins = true, true
+	other, l := sighting("10.0.0.5", "p", "a"), lease(protocol.Holder{Node: "n1"})
+	other.IPAM, other.Pool, l.Pool = Type, "lan-a", "lan-a"
+	facts := twoVLANs(t, &pool, Facts{
+		Pods: []Pod{onTwo()}, Reports: seenBy("n1", other, sighting("10.0.0.5", "p", "net")),
+		Leases: map[protocol.PoolName][]protocol.Lease{"lan-a": {l}},
+	})
+	if keep, _, f := weighed(pool, facts); fmt.Sprint(keep) != "[10.0.0.5 p]" || len(f.Lingering) > 0 {
+		t.Errorf("it keeps %q, and waits for %+v; want what host-local gave", keep, f.Lingering)
+	}
+}
