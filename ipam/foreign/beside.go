@@ -171,8 +171,8 @@ type Beside struct {
 	// Lease is one of those by which it still keeps addresses that its ranges do not have any more,
 	// "" where its ranges have them.
 	Lease string
-	// Moved is a pod, and its node, that has an address of that lease by a definition of the pool's
-	// own, which was of the other pool before; "" if none has.
+	// Moved is a pod that has an address of that lease by a definition of the pool's own, which was
+	// of the other pool before, with its node and the definition; "" if none has.
 	Moved string
 }
 

@@ -151,8 +151,11 @@ func (w *weighing) moved(of *netipx.IPSet) map[netip.Addr]mover {
 			l, leased := w.leaseOf(w.Pool, s.Addr)
 			g, granted := l.GrantOf(s.Addr)
 			byLease := granted && g.To.Kind != protocol.GranteePod || l.Holder.Node == node && !slices.Contains(l.Ceded, s.Addr)
-			if ours := s.Pool == w.Name || s.Pool == "" && leased && !w.Fresh && byLease; !ours && w.byOwn(node, s) {
-				m := mover{fmt.Sprintf("%s on node %s", s.Pod, node), s.Pool}
+			if ours := s.Pool == w.Name || s.Pool == "" && leased && !w.Fresh && byLease; ours {
+				continue
+			}
+			if by := w.byOwn(node, s); by != "" {
+				m := mover{fmt.Sprintf("%s on node %s, by definition %s", s.Pod, node, by), s.Pool}
 				if pods[s.Addr].pod < m.pod { // the same in each look
 					pods[s.Addr] = m
 				}
@@ -162,7 +165,7 @@ func (w *weighing) moved(of *netipx.IPSet) map[netip.Addr]mover {
 	return pods
 }
 
-// mover is a pod, and its node, whose definition has moved, and the pool that the pod has an
+// mover is a pod, its node, and its definition, which has moved, and the pool that the pod has an
 // address of; "" if its node does not tell.
 type mover struct {
 	pod  string
@@ -181,15 +184,16 @@ func firstOf(pods map[netip.Addr]mover, pool protocol.PoolName, block netip.Pref
 	return pod
 }
 
-// byOwn reports whether Tenure has given what a node says by a definition that is p's own. The
-// pod's status tells by which, if that has the network, or the pod selects no other one that has
-// it: its configuration may have got another name. Else the network's name tells: of several
-// definitions that have it those of the pod's namespace count, and of these the ones that it
-// selects; and of those that are not p's own the ones by which it may have been given. If none
-// of these has it any more, the pod tells by what it selects; of another namespace only what no
-// other pool's definition can be meant by. Of a pod that is gone one of p's own that has the
-// network is enough.
-func (w *weighing) byOwn(node protocol.NodeName, s protocol.Sighting) bool {
+// byOwn returns the definition, one that is p's own, by which Tenure has given what a node says; ""
+// if it has not. The pod's status tells by which, if that has the network, or the pod selects no
+// other one that has it: its configuration may have got another name. Else the network's name
+// tells: of several definitions that have it those of the pod's namespace count, and of these the
+// ones that it selects; and of those that are not p's own the ones by which it may have been given.
+// If none of these has it any more, the pod tells by what it selects; of another namespace only
+// what no other pool's definition can be meant by. Of a pod that is gone, or selects none of them,
+// as it does not where it has the network by default, one of p's own that has the network is
+// enough.
+func (w *weighing) byOwn(node protocol.NodeName, s protocol.Sighting) (by string) {
 	pod, _ := w.podOf(node, s)
 	there := w.pods[pod.uid()] == pod
 	isOwn := func(d *Definition) bool { return w.isOwn(d, s.Pod.Namespace) }
@@ -197,12 +201,16 @@ func (w *weighing) byOwn(node protocol.NodeName, s protocol.Sighting) bool {
 	selected := func(d *Definition) bool { return slices.Contains(pod.Selected, d.String()) }
 	has := func(name string) bool { d := w.known[name]; return d != nil && d.Network == s.Network }
 	selectsOne, shownByOthers := slices.ContainsFunc(pod.Selected, has), false
-	shows := func(own bool) bool {
-		return slices.ContainsFunc(pod.Shows, func(x npwg.Shown) bool {
+	shows := func(own bool) string {
+		i := slices.IndexFunc(pod.Shows, func(x npwg.Shown) bool {
 			return has(x.Definition) && slices.Contains(x.Addrs, s.Addr) && isOwn(w.known[x.Definition]) == own
 		})
+		if i < 0 {
+			return ""
+		}
+		return pod.Shows[i].Definition
 	}
-	if own := shows(true); own || shows(false) {
+	if own := shows(true); own != "" || shows(false) != "" {
 		return own
 	}
 	for _, x := range pod.Shows {
@@ -210,33 +218,49 @@ func (w *weighing) byOwn(node protocol.NodeName, s protocol.Sighting) bool {
 		switch {
 		case d == nil, !slices.Contains(x.Addrs, s.Addr), d.Network != s.Network && selectsOne && !(here(d) && isOwn(d)):
 		case isOwn(d):
-			return true
+			return x.Definition
 		default:
 			shownByOthers = true
 		}
 	}
 	if shownByOthers {
-		return false
+		return ""
 	}
-	of := func(counts func(*Definition) bool) (own, others bool) {
-		for i := range w.Definitions {
-			if d := &w.Definitions[i]; d.Network == s.Network && counts(d) {
-				own, others = own || isOwn(d), others || !isOwn(d) && w.mayGive(d, s.Pool)
+	of := func(counts func(*Definition) bool) (own string, others bool) {
+		for _, d := range w.byNetwork[s.Network] {
+			switch {
+			case !counts(d):
+			case isOwn(d):
+				own = cmp.Or(own, d.String())
+			default:
+				others = others || w.mayGive(d, s.Pool)
 			}
 		}
 		return own, others
 	}
 	for _, counts := range []func(*Definition) bool{func(d *Definition) bool { return here(d) && selected(d) }, here} {
-		if own, others := of(counts); own || others {
-			return own && (!others || !there)
+		switch own, others := of(counts); {
+		case own != "" && (!others || !there):
+			return own
+		case own != "", others && there:
+			return ""
 		}
 	}
 	own, others := of(func(*Definition) bool { return true })
-	device := w.among.byName[protocol.PoolName(s.Network)] != nil // of a ResourceClaim, by the pool's profile
-	return own && (!others || !there) || !device && slices.ContainsFunc(pod.Selected, func(name string) bool {
+	if own != "" && (!others || !there || !selectsOne) {
+		return own
+	}
+	if w.among.byName[protocol.PoolName(s.Network)] != nil { // of a ResourceClaim, by the pool's profile
+		return ""
+	}
+	i := slices.IndexFunc(pod.Selected, func(name string) bool {
 		d := w.known[name]
 		return isOwn(d) && (here(d) || !others) || w.madeAnew(name, s.Pod.Namespace)
 	})
+	if i < 0 {
+		return ""
+	}
+	return pod.Selected[i]
 }
 
 // mayGive reports whether a definition may be that by which Tenure has given an address of a pool,

@@ -163,7 +163,7 @@ func TestMovedToAPoolThatHasGiven(t *testing.T) {
 				facts.Leases["lan1"] = nil
 			}
 			_, _, f := weighed(*p, facts)
-			if f.Stage != StageOthers || len(f.Lingering) != 1 || f.Lingering[0].Pool != "lan1" || f.Lingering[0].Moved != "ns/p on node n1" || f.Lingering[0].Lease == "" {
+			if f.Stage != StageOthers || len(f.Lingering) != 1 || f.Lingering[0].Pool != "lan1" || f.Lingering[0].Moved != "ns/p on node n1, by definition ns/net" || f.Lingering[0].Lease == "" {
 				t.Errorf("it starts again: %v, the lease was read: %v: stage %d, beside %+v; want that it waits for pod p", starts, read, f.Stage, f.Lingering)
 			}
 		}
@@ -216,7 +216,7 @@ func TestDefinitionMovesToAToldPool(t *testing.T) {
 			old.ShareWith = []string{string(p.Name)}
 		}
 		facts := movedFacts(old, p, stays, moves, "net", "net")
-		if _, _, f := weighed(*p, facts); f.Stage != StageOthers || len(f.Lingering) != 1 || f.Lingering[0].Moved != "ns/p on node n1" {
+		if _, _, f := weighed(*p, facts); f.Stage != StageOthers || len(f.Lingering) != 1 || f.Lingering[0].Moved != "ns/p on node n1, by definition ns/net" {
 			t.Errorf("%s: stage %d, beside %+v; want that it waits for the definition's pods", how, f.Stage, f.Lingering)
 		}
 		given := facts.Reports["n1"].Has[0]
@@ -391,11 +391,13 @@ func TestMovedBesideNamesakes(t *testing.T) {
 	for name, tt := range map[string]struct {
 		namespace string
 		beside    Definition
-		gone      bool
+		selects   string // "" for one that is gone
 	}{
-		"gone":          {"shared", readNetwork("shared", "stays", "conf", `{"type":"tenure","pool":"lan1"}`), true},
-		"a stranger's":  {"team", readNetwork("evil", "x", "conf", `{"type":"static"}`), false},
-		"without right": {"team", readNetwork("evil", "x", "conf", `{"type":"tenure","pool":"lan1"}`), false},
+		"gone":              {"shared", readNetwork("shared", "stays", "conf", `{"type":"tenure","pool":"lan1"}`), ""},
+		"gone, elsewhere":   {"team", readNetwork("team", "stays", "conf", `{"type":"tenure","pool":"lan1"}`), ""},
+		"a stranger's":      {"team", readNetwork("evil", "x", "conf", `{"type":"static"}`), "shared/net"},
+		"without right":     {"team", readNetwork("evil", "x", "conf", `{"type":"tenure","pool":"lan1"}`), "shared/net"},
+		"a default network": {"team", readNetwork("infra", "x", "conf", `{"type":"tenure","pool":"lan1"}`), "shared/other"},
 	} {
 		stays := readNetwork("shared", "other", "other", `{"type":"tenure","pool":"lan1"}`)
 		old, p := implicitly(t, stays), begins(t, moves)
@@ -407,8 +409,8 @@ func TestMovedBesideNamesakes(t *testing.T) {
 		has := &facts.Reports["n1"].Has[0]
 		has.Pool, has.Pod.Namespace = "lan1", tt.namespace
 		x := &facts.Pods[0]
-		x.Namespace, x.Selected, x.Shows = tt.namespace, []string{"shared/net"}, nil
-		if tt.gone {
+		x.Namespace, x.Selected, x.Shows = tt.namespace, []string{tt.selects}, nil
+		if tt.selects == "" {
 			facts.Pods = nil
 		}
 		Among([]*Pool{old, p}, facts.Definitions)

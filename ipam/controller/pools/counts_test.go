@@ -91,8 +91,8 @@ func TestBesideIsSaid(t *testing.T) {
 		{pool("10.0.0.0/24"), []foreign.Beside{{Pool: "blue", First: true, Lease: lease}, {Pool: "red"}}, []string{
 			"pool blue still keeps addresses of the pool (lease " + lease + ")", "delete the pods, claims and reservations that have these addresses by pool blue",
 		}},
-		{pool("10.0.0.0/24"), []foreign.Beside{{Pool: "blue", First: true, Lease: lease, Moved: "ns/p on node n1"}}, []string{
-			"pods of the pool's own definitions have addresses of it by pool blue", "(lease " + lease + ")", "the first of them ns/p on node n1", "Delete these pods, and their claims",
+		{pool("10.0.0.0/24"), []foreign.Beside{{Pool: "blue", First: true, Lease: lease, Moved: "ns/p on node n1, by definition ns/net"}}, []string{
+			"pods of the pool's own definitions have addresses of it by pool blue", "(lease " + lease + ")", "the first of them ns/p on node n1, by definition ns/net: this pool", "Delete these pods, and their claims",
 		}},
 		{pool("10.0.0.0/24"), []foreign.Beside{{Pool: "blue", Ends: true, First: true}}, []string{"pool blue has addresses of the pool, and goes with its last lease", "delete the pods, claims and reservations that have these addresses by pool blue"}},
 		{pool("10.0.0.0/24"), []foreign.Beside{{Pool: "red", First: true}, {Pool: "blue"}}, []string{"pool red gives addresses of the pool, or is older", "name two different domains in both (spec.domain)"}},

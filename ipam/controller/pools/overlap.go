@@ -269,7 +269,7 @@ func besideText(p *v1alpha1.IPPool, all []foreign.Beside, open bool) string {
 	if i := slices.IndexFunc(all, func(b foreign.Beside) bool { return b.Moved != "" }); i >= 0 {
 		moved := fmt.Sprintf("pods of the pool's own definitions have addresses of it by pool %s, of which the definitions were before (lease %s), the first of them %s: "+
 			"this pool gives none of these before that has ended. Delete these pods, and their claims; what nobody has any more is free within two minutes. "+
-			"Or, if these pods are of another network, name the definitions in spec.shareWith until they are gone", all[i].Pool, all[i].Lease, all[i].Moved)
+			"Or, if these pods are of another network, name these definitions in spec.shareWith until they are gone", all[i].Pool, all[i].Lease, all[i].Moved)
 		rest := slices.DeleteFunc(slices.Clone(all), func(b foreign.Beside) bool { return b.Moved != "" })
 		if len(rest) == 0 {
 			return moved
