@@ -71,6 +71,7 @@ func (t *look) fence(p *pool, had []string) (all, unfenced []string) {
 			}
 		}
 	}
+	covered := len(kinds) > 0 || len(had) > 0
 	for _, d := range t.facts.Definitions {
 		if d.IPAM != foreign.TypeWhereabouts {
 			continue
@@ -86,7 +87,7 @@ func (t *look) fence(p *pool, had []string) (all, unfenced []string) {
 			}
 		}
 	}
-	if len(kinds) > 0 || len(had) > 0 {
+	if covered { // also where others use all of the objects
 		texts := t.unreserved(p, reserves, refused, had, false)
 		if len(kinds)+len(texts) > maxFence {
 			texts = t.unreserved(p, reserves, refused, had, true)

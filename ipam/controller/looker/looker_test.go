@@ -83,6 +83,7 @@ type cluster struct {
 	// theirDomain is its annotation tenure.dev/domain.
 	theirDomain string
 	record      map[string]any // the spec of whereabouts' IPPool; nil is none
+	object      string         // its name, "z" if left out
 	// objects is how many more IPPools of that spec whereabouts has.
 	objects int
 	// answer2 is what n2 says, where it is registered.
@@ -120,7 +121,7 @@ func (c *cluster) LeasesOfPool(context.Context, protocol.PoolName) ([]protocol.L
 func (c *cluster) WhereaboutsPools(_ context.Context, see func(*unstructured.Unstructured)) (bool, error) {
 	if c.record != nil {
 		for i := range 1 + c.objects {
-			name := "z"
+			name := cmp.Or(c.object, "z")
 			if i > 0 {
 				name = fmt.Sprint("a-", i)
 			}
@@ -1321,6 +1322,10 @@ func TestFencedRanges(t *testing.T) {
 			c.pools = append(c.pools, other)
 			c.pools[0].Spec.Domain = "vlan20"
 		}, []string{"10.0.0.0/16", "vlan20-10.0.0.0/16"}},
+		{"the rest, where whereabouts still uses the one object", func(c *cluster) {
+			of(`{"type":"whereabouts","range":"10.0.0.0/16","range_start":"10.0.128.0"}`)(c)
+			c.object, c.pools[0].Status.Leasing, c.pools[0].Status.Withheld = "10.0.0.0-16", "", nil
+		}, []string{"10.0.0.0/17"}},
 		{"nothing where whereabouts has no object of it", func(c *cluster) { c.record = map[string]any{"range": "10.9.0.0/16"} }, nil},
 	} {
 		if got := fenced(tt.change); !slices.Equal(got, tt.want) {
