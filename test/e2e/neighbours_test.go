@@ -58,6 +58,12 @@ var _ = Describe("Another program on a node", func() {
 		stop(ctx, s.run(ctx, "before", n.Name, "lan")) // its pool is open
 		stopRival := takeAway(n)
 		DeferCleanup(stopRival)
+		Eventually(func(g Gomega) {
+			var node corev1.Node
+			g.Expect(kube.Get(ctx, client.ObjectKey{Name: n.Name}, &node)).To(Succeed())
+			g.Expect(told(ctx, &node, ready.ReasonTaken)).To(ContainElement(And(ContainSubstring("00-tenure.conflist.cilium_bak"), ContainSubstring("cni.exclusive=false"))))
+		}).Should(Succeed(), "the node is told")
+		// From then on the agent knows who takes it.
 		var pods, without []*corev1.Pod
 		for i := range 3 {
 			pods = append(pods, s.start(ctx, fmt.Sprintf("web-%d", i), n.Name, "lan"))
@@ -75,11 +81,6 @@ var _ = Describe("Another program on a node", func() {
 			}
 		}
 		Expect(without).NotTo(BeEmpty(), "pods that run without their network")
-		Eventually(func(g Gomega) {
-			var node corev1.Node
-			g.Expect(kube.Get(ctx, client.ObjectKey{Name: n.Name}, &node)).To(Succeed())
-			g.Expect(told(ctx, &node, ready.ReasonTaken)).To(ContainElement(And(ContainSubstring("00-tenure.conflist.cilium_bak"), ContainSubstring("cni.exclusive=false"))))
-		}).Should(Succeed(), "the node is told")
 		stopRival()
 
 		Eventually(func(g Gomega) {
