@@ -192,7 +192,7 @@ func firstOf(pods map[netip.Addr]mover, pool protocol.PoolName, block netip.Pref
 // If none of these has it any more, the pod tells by what it selects; of another namespace only
 // what no other pool's definition can be meant by. Of a pod that is gone, or selects none of them,
 // as it does not where it has the network by default, one of p's own that has the network is
-// enough.
+// enough; but not where another may have given it, and the pod's namespace may not use p.
 func (w *weighing) byOwn(node protocol.NodeName, s protocol.Sighting) (by string) {
 	pod, _ := w.podOf(node, s)
 	there := w.pods[pod.uid()] == pod
@@ -201,6 +201,7 @@ func (w *weighing) byOwn(node protocol.NodeName, s protocol.Sighting) (by string
 	selected := func(d *Definition) bool { return slices.Contains(pod.Selected, d.String()) }
 	has := func(name string) bool { d := w.known[name]; return d != nil && d.Network == s.Network }
 	selectsOne, shownByOthers := slices.ContainsFunc(pod.Selected, has), false
+	may := w.MayUse == nil || w.MayUse(s.Pod.Namespace)
 	shows := func(own bool) string {
 		i := slices.IndexFunc(pod.Shows, func(x npwg.Shown) bool {
 			return has(x.Definition) && slices.Contains(x.Addrs, s.Addr) && isOwn(w.known[x.Definition]) == own
@@ -242,12 +243,12 @@ func (w *weighing) byOwn(node protocol.NodeName, s protocol.Sighting) (by string
 		switch own, others := of(counts); {
 		case own != "" && (!others || !there):
 			return own
-		case own != "", others && there:
+		case own != "", others && (there || !may):
 			return ""
 		}
 	}
 	own, others := of(func(*Definition) bool { return true })
-	if own != "" && (!others || !there || !selectsOne) {
+	if own != "" && (!others || may && (!there || !selectsOne)) {
 		return own
 	}
 	if w.among.byName[protocol.PoolName(s.Network)] != nil { // of a ResourceClaim, by the pool's profile
@@ -274,10 +275,11 @@ func (w *weighing) mayGive(d *Definition, pool protocol.PoolName) bool {
 		(d.ByNamespace || slices.Contains(slices.Collect(w.poolsOf(*d)), o))
 }
 
-// isOwn reports whether a definition, nil if it is gone, is p's own: its namespace, or that of a
-// pod that has an address by it, may use p, and p's owner has not said that it shares nothing.
+// isOwn reports whether a definition, nil if it is gone, is Tenure's and p's own: its namespace, or
+// that of a pod that has an address by it, may use p, and p's owner has not said that it shares
+// nothing. For one that is another IPAM's p waits anyway.
 func (w *weighing) isOwn(d *Definition, namespace string) bool {
-	return d != nil && w.mine[d.String()] && w.owns(*d) && !slices.Contains(w.ShareWith, d.String()) &&
+	return d != nil && d.IPAM == Type && w.mine[d.String()] && w.owns(*d) && !slices.Contains(w.ShareWith, d.String()) &&
 		(w.MayUse == nil || w.MayUse(d.Namespace) || namespace != "" && w.MayUse(namespace))
 }
 

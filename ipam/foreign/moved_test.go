@@ -420,6 +420,47 @@ func TestMovedBesideNamesakes(t *testing.T) {
 	}
 }
 
+// TestStrangersPodIsNotMoved: a pod has a network of the other pool, and its owner takes its
+// selection away. Its namespace may not use the pool, which opens: what another definition of the
+// network's name may have given it is not taken for moved.
+func TestStrangersPodIsNotMoved(t *testing.T) {
+	moves := readNetwork("blue", "net", "conf", `{"type":"tenure","pool":"lan2"}`)
+	for _, by := range []string{"red", "infra"} {
+		for _, may := range []bool{false, true} {
+			stays := readNetwork(by, "net", "conf", `{"type":"tenure","pool":"lan1"}`)
+			old, p := implicitly(t, stays), begins(t, moves)
+			old.Implicit, p.Implicit = false, false
+			old.Domain, old.Named, old.Unnamed, p.Domain, p.Named, p.Unnamed = "", "", true, "wire2", "wire2", false
+			p.MayUse = func(namespace string) bool { return may || namespace == "blue" }
+			facts := movedFacts(old, p, stays, moves, "", "conf")
+			facts.Pods, facts.Others = nil, map[protocol.UID]bool{"p": true}
+			has := &facts.Reports["n1"].Has[0]
+			has.Pool, has.Pod.Namespace = "lan1", "red"
+			if _, _, f := weighed(*p, facts); len(f.Lingering) > 0 != may {
+				t.Errorf("by %s, its namespace may use the pool: %v: stage %d, beside %+v", stays, may, f.Stage, f.Lingering)
+			}
+		}
+	}
+}
+
+// TestAnotherIPAMsDefinitionHasNotMoved: a pool waits for a definition that is whereabouts' still.
+// It does not name it as one that has moved: the owner would name it in spec.shareWith, and say by
+// that that whereabouts gives none of the addresses.
+func TestAnotherIPAMsDefinitionHasNotMoved(t *testing.T) {
+	stays := readNetwork("red", "net", "conf", `{"type":"tenure","range":"10.0.0.0/24","network_name":"red"}`)
+	theirs := readNetwork("blue", "net", "conf", `{"type":"whereabouts","range":"10.0.0.0/24","network_name":"blue"}`)
+	own := readNetwork("blue", "own", "own", `{"type":"tenure","range":"10.0.0.0/24","network_name":"blue"}`)
+	old, p := implicitly(t, stays), begins(t, own)
+	facts := movedFacts(old, p, stays, own, "", "conf")
+	facts.Pods, facts.Definitions = nil, append(facts.Definitions, theirs)
+	facts.Reports["n1"].Has[0].Pool = old.Name
+	Among([]*Pool{old, p}, facts.Definitions)
+	others, _ := p.Others(facts.Definitions)
+	if _, _, f := weighed(*p, facts); len(others) != 1 || len(f.Lingering) > 0 {
+		t.Errorf("stage %d, others %v, beside %+v; want that it waits for whereabouts alone", f.Stage, others, f.Lingering)
+	}
+}
+
 // TestOneNumberOnTwoNetworksIsNotMoved: a pod has one number of two networks, by host-local of
 // lan's and by Tenure of another VLAN's. Its status tells which is which.
 func TestOneNumberOnTwoNetworksIsNotMoved(t *testing.T) {
