@@ -18,7 +18,7 @@ import (
 // Apply makes the change in the network namespace at path, all of it or, when it
 // returns an error, nothing.
 func (c Change) Apply(path string) error {
-	return inside(path, func(h *netlink.Handle, ns netns.NsHandle) error {
+	return inside("default routes", path, func(h *netlink.Handle, ns netns.NsHandle) error {
 		keeper, err := links(h, c.Keeper)
 		if err != nil {
 			return err
@@ -105,7 +105,7 @@ func restore(h *netlink.Handle, removed, added []netlink.Route) error {
 // keeper's interfaces should have, and nobody else may have any of the families
 // that the change is about.
 func (c Change) Check(path string, want []Default) error {
-	return inside(path, func(h *netlink.Handle, _ netns.NsHandle) error {
+	return inside("default routes", path, func(h *netlink.Handle, _ netns.NsHandle) error {
 		keeper, err := links(h, c.Keeper)
 		if err != nil {
 			return err
@@ -236,20 +236,20 @@ func links(h *netlink.Handle, names []string) ([]int, error) {
 	return indices, nil
 }
 
-// inside runs do on the network namespace at path.
-func inside(path string, do func(*netlink.Handle, netns.NsHandle) error) error {
+// inside runs do on the network namespace at path. An error says what it is about.
+func inside(what, path string, do func(*netlink.Handle, netns.NsHandle) error) error {
 	ns, err := netns.GetFromPath(path)
 	if err != nil {
-		return fmt.Errorf("default routes: network namespace %s: %w", path, err)
+		return fmt.Errorf("%s: network namespace %s: %w", what, path, err)
 	}
 	defer ns.Close()
 	h, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
 	if err != nil {
-		return fmt.Errorf("default routes: network namespace %s: %w", path, err)
+		return fmt.Errorf("%s: network namespace %s: %w", what, path, err)
 	}
 	defer h.Close()
 	if err := do(h, ns); err != nil {
-		return fmt.Errorf("default routes: %w", err)
+		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil
 }
@@ -257,7 +257,7 @@ func inside(path string, do func(*netlink.Handle, netns.NsHandle) error) error {
 // HardwareAddr returns the hardware address of an interface in the network
 // namespace at path, in lower case.
 func HardwareAddr(path, name string) (addr string, err error) {
-	err = inside(path, func(h *netlink.Handle, _ netns.NsHandle) error {
+	err = inside("interface "+name, path, func(h *netlink.Handle, _ netns.NsHandle) error {
 		link, err := h.LinkByName(name)
 		if err == nil {
 			addr = link.Attrs().HardwareAddr.String()
