@@ -92,8 +92,12 @@ type Pool struct {
 	Fresh bool
 	// Fenced says that whereabouts has objects for addresses of the pool.
 	Fenced bool
+	// Watched says that the pool is open, and that another IPAM gives addresses of it as well, or
+	// did so until a while ago.
+	Watched bool
 	// Kept are the addresses of the pool that are kept for pods of another IPAM. Where the look
-	// before the pool is opened has found none, none are looked for among Tenure's own networks.
+	// before the pool is opened has found none, none are looked for among Tenure's own networks,
+	// unless it is watched.
 	Kept map[netip.Addr]protocol.Grantee
 	// TrustStatus is a person's word that the pods' status shows all that pods have by another
 	// IPAM, also where a node's agent cannot read that IPAM's files.
@@ -167,19 +171,21 @@ func (p Pool) Others(all []Definition) (by []Definition, gives *netipx.IPSet) {
 	var set netipx.IPSetBuilder
 	set.AddSet(p.Taken())
 	for _, d := range p.Segment(all) {
-		if d.IPAM == Type || d.Takes == nil || p.isLet(d) {
+		if p.isLet(d) || !p.isOther(d) {
 			continue
 		}
 		var both netipx.IPSetBuilder
 		both.AddSet(d.Takes)
 		both.Intersect(p.Whole.Usable())
-		common, err := both.IPSet()
-		if err != nil || len(common.Ranges()) == 0 {
-			continue
-		}
+		common, _ := both.IPSet() // of sets alone
 		by = append(by, d)
 		set.AddSet(common)
 	}
 	gives, _ = set.IPSet() // only sets were added
 	return by, gives
+}
+
+// isOther reports whether another IPAM may give addresses of p by d.
+func (p Pool) isOther(d Definition) bool {
+	return d.IPAM != Type && d.Takes != nil && d.Takes.Overlaps(p.Whole.Usable())
 }

@@ -275,12 +275,12 @@ func (w *weighing) mayGive(d *Definition, pool protocol.PoolName) bool {
 		(d.ByNamespace || slices.Contains(slices.Collect(w.poolsOf(*d)), o))
 }
 
-// isOwn reports whether a definition, nil if it is gone, is Tenure's and p's own: its namespace, or
-// that of a pod that has an address by it, may use p, and p's owner has not said that it shares
-// nothing. For one that is another IPAM's p waits anyway.
+// isOwn reports whether a definition, nil if it is gone, is p's own: its namespace, or that of a
+// pod that has an address by it, may use p, and p's owner has not said that it shares nothing. One
+// by which another IPAM may give addresses of p is not: p waits for that one anyway.
 func (w *weighing) isOwn(d *Definition, namespace string) bool {
-	return d != nil && d.IPAM == Type && w.mine[d.String()] && w.owns(*d) && !slices.Contains(w.ShareWith, d.String()) &&
-		(w.MayUse == nil || w.MayUse(d.Namespace) || namespace != "" && w.MayUse(namespace))
+	return d != nil && w.mine[d.String()] && w.owns(*d) && !slices.Contains(w.ShareWith, d.String()) &&
+		(w.MayUse == nil || w.MayUse(d.Namespace) || namespace != "" && w.MayUse(namespace)) && !w.isOther(*d)
 }
 
 // madeAnew reports whether a definition is gone, and may have been made again under another name,

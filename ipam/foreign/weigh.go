@@ -266,7 +266,8 @@ func (w *weighing) accepts(c claim) bool {
 // ofStatus reports whether what a pod's status shows is to be looked at. Its definition is of this
 // segment, or does not explain the address, or is gone. And either nobody has been given the
 // address yet, or it can have come from another IPAM. Of a network that is Tenure's by now it can
-// in pods that were bound before, and not long ago, if other pods have some.
+// in pods that were bound before, and not long ago, if other pods have some, or the pool was open
+// then.
 func (w *weighing) ofStatus(c claim) bool {
 	d := w.known[c.of]
 	switch {
@@ -274,7 +275,7 @@ func (w *weighing) ofStatus(c claim) bool {
 		return false
 	case w.New != nil && w.New.Contains(c.addr), d == nil, d.IPAM != Type:
 		return true
-	case len(w.Kept) == 0 || w.Since.IsZero() || w.Now.Sub(w.Since) > AddWithin:
+	case len(w.Kept) == 0 && !w.Watched || w.Since.IsZero() || w.Now.Sub(w.Since) > AddWithin:
 		return false
 	}
 	return c.pod.Bound.IsZero() || !c.pod.Bound.After(w.Since.Add(skew))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
@@ -50,7 +51,6 @@ type pool struct {
 	verdict   foreign.Verdict // without a stage if waits is true
 	waits     bool            // the look decides its stage
 	stopped   bool            // it gives no address, and no pods are checked for it
-	watched   bool            // it is open, and another IPAM gives addresses of it too
 	asked     bool            // some nodes were asked about it
 	confirmed bool            // a dead node's leases are taken only when somebody vouches
 	finding   foreign.Finding
@@ -80,10 +80,14 @@ func (l *Looker) begin(ctx context.Context) (*look, error) {
 	l.seeSpecs(objects)
 	kept := l.keptByPool()
 	t.facts.Kept = t.kept()
-	if slices.ContainsFunc(objects, func(o v1alpha1.IPPool) bool { return waits(o) || lacksRanges(&o) }) || len(kept) > 0 || len(l.asking) > 0 {
+	t.see(ctx, objects, kept)
+	for _, p := range t.pools {
+		t.findOthers(p)
+	}
+	needs := func(p *pool) bool { return waits(*p.object) || lacksRanges(p.object) || p.Watched }
+	if slices.ContainsFunc(t.pools, needs) || len(kept) > 0 || len(l.asking) > 0 {
 		t.unread = t.readRecords(ctx)
 	}
-	t.see(ctx, objects, kept)
 	for _, p := range t.pools {
 		t.consider(p)
 	}
@@ -119,7 +123,7 @@ func (l *Looker) newLook() *look {
 
 // cause reports whether there is anything to look for.
 func (t *look) cause() bool {
-	return len(t.Broker.Kept()) > 0 || len(t.asking) > 0 || len(t.silent) > 0 || slices.ContainsFunc(t.pools, func(p *pool) bool { return p.waits || p.watched })
+	return len(t.Broker.Kept()) > 0 || len(t.asking) > 0 || len(t.silent) > 0 || slices.ContainsFunc(t.pools, func(p *pool) bool { return p.waits || p.Watched })
 }
 
 // keptByPool returns what is kept for pods.
@@ -144,22 +148,34 @@ func (p *pool) decide(s foreign.Stage, why string) {
 	p.verdict.Stage, p.verdict.Why, p.waits = s, why, false
 }
 
-// consider works out what the look must find out about a pool.
-func (t *look) consider(p *pool) {
-	o := p.object
-	open := o.Status.Leasing == v1alpha1.LeasingOpen
+// findOthers finds out who else may give addresses of a pool.
+func (t *look) findOthers(p *pool) {
+	o, v := p.object, &p.verdict
+	v.Beside = p.Besides()
 	// It gives none of its addresses, which another IPAM may be about to give.
 	if o.DeletionTimestamp != nil || o.Spec.Allocation == v1alpha1.AllocationStopped {
-		p.stopped, p.verdict.Beside = true, p.Besides()
+		p.stopped = true
 		return
 	}
 	if o.Status.FencedSince != nil {
 		p.Since = o.Status.FencedSince.Time
 	}
-	v := &p.verdict
 	v.Others, v.Blocked = p.Others(t.facts.Definitions)
-	v.Beside = p.Besides()
 	p.New = newOf(o, p.Whole, v.Blocked)
+	if o.Status.Leasing == v1alpha1.LeasingOpen {
+		opened := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.PoolReady)
+		switched := opened != nil && p.Since.After(opened.LastTransitionTime.Time) && t.facts.Now.Sub(p.Since) <= foreign.AddWithin
+		p.Watched = len(v.Others) > 0 || switched
+	}
+}
+
+// consider works out what the look must find out about a pool.
+func (t *look) consider(p *pool) {
+	if p.stopped {
+		return
+	}
+	o, v := p.object, &p.verdict
+	open := o.Status.Leasing == v1alpha1.LeasingOpen
 	v.Fence = o.Status.Fenced
 	var unfenced []string
 	switch {
@@ -170,7 +186,6 @@ func (t *look) consider(p *pool) {
 		v.Fence = t.addRanges(p, o.Status.Fenced)
 	}
 	p.Fenced = len(v.Fence) > 0
-	p.watched = open && len(v.Others) > 0
 	switch {
 	case t.unread != nil && waits(*o):
 		p.decide(foreign.StageReports, "what whereabouts has recorded cannot be read: "+t.unread.Error())

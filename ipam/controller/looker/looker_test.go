@@ -924,6 +924,7 @@ func TestMuchIsPassedOn(t *testing.T) {
 	}
 	l.facts.Kept, l.facts.Agents["n1"], l.facts.Reports["n1"], l.facts.Asked, l.over = l.kept(), true, report, nil, true
 	l.see(t.Context(), []v1alpha1.IPPool{pool}, c.keptByPool())
+	l.findOthers(l.pools[0])
 	l.consider(l.pools[0])
 	begun := time.Now()
 	l.weigh()

@@ -128,7 +128,7 @@ func (s seen) withhold(st *v1alpha1.IPPoolStatus) {
 		}
 		set, _ := added.IPSet() // of sets alone
 		left.AddSet(set)
-	case len(s.pool.Status.Withheld) > 0 && known && (!slices.Equal(v.Fence, st.Fenced) || s.fewerOthers(v)):
+	case known && (s.fewerOthers(v) || len(s.pool.Status.Withheld) > 0 && !slices.Equal(v.Fence, st.Fenced)):
 		st.Fenced, st.FencedSince = v.Fence, new(metav1.NewTime(s.now.Truncate(time.Second)))
 	case s.pool.Status.Leasing == v1alpha1.LeasingOpen && known && len(v.Fence) > len(st.Fenced):
 		st.Fenced = v.Fence // of what it has given: nothing waits for that
@@ -237,7 +237,9 @@ func (s seen) tellForeign(st *v1alpha1.IPPoolStatus) {
 		return
 	}
 	v := *s.foreign
-	s.flag(st, v1alpha1.PoolForeignIPAM, "OtherDefinitions", othersText(s.pool, v, st.Leasing))
+	if v.Of != "" { // else nothing is known yet of others
+		s.flag(st, v1alpha1.PoolForeignIPAM, "OtherDefinitions", othersText(s.pool, v, st.Leasing))
+	}
 	var kept []string
 	reason := "OldPods"
 	if s.tally.foreign > 0 {

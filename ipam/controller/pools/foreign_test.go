@@ -189,6 +189,19 @@ func TestSwitchedUnderAnOpenPool(t *testing.T) {
 	if st := look(foreign.Verdict{Blocked: none}); len(st.Withheld) != 0 {
 		t.Errorf("after that look: withholds %q; want nothing", st.Withheld)
 	}
+	// Where it withholds nothing, what pods have got by then is still to be found.
+	p.Status.FencedSince = new(metav1.NewTime(noon.Add(-time.Hour)))
+	look(foreign.Verdict{Others: []foreign.Definition{old}, Blocked: theirs})
+	s := seen{pool: p, now: noon, foreign: new(foreign.Verdict)} // the controller has just begun
+	s.withhold(&p.Status)
+	s.tellForeign(&p.Status)
+	if st := look(foreign.Verdict{Blocked: none}); len(st.Withheld) != 0 || !st.FencedSince.Time.Equal(noon) {
+		t.Errorf("of an open pool that withholds nothing: withholds %q since %v; want a look of now", st.Withheld, st.FencedSince)
+	}
+	p.Status.FencedSince = new(metav1.NewTime(noon.Add(-time.Hour)))
+	if st := look(foreign.Verdict{Blocked: none}); !st.FencedSince.Time.Before(noon) {
+		t.Errorf("later: since %v; want that nothing changes", st.FencedSince)
+	}
 }
 
 // TestSaysWhatHoldsUpAnEnd: what stays kept, since an agent cannot read a file, is no matter of old
