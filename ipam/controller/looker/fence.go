@@ -147,15 +147,17 @@ func lacksRanges(o *v1alpha1.IPPool) bool {
 	return o.DeletionTimestamp == nil && o.Status.Leasing == v1alpha1.LeasingOpen && o.Status.FencedSince != nil && len(o.Status.Fenced) > 0 && !slices.ContainsFunc(o.Status.Fenced, isRange)
 }
 
-// addRanges returns what p fences, with the ranges of which whereabouts makes no reservations,
-// where there is room for them.
-func (t *look) addRanges(p *pool, had []string) []string {
+// addFence returns what an open pool fences, with what is to be added where there is room for it:
+// if it lacks ranges only these, since others may use IPPools by now. Else a definition was
+// switched to it.
+func (t *look) addFence(p *pool, had []string) []string {
+	ranges := lacksRanges(p.object)
 	all, _ := t.fence(p, had)
-	all = slices.Concat(slices.DeleteFunc(all, func(text string) bool { return !isRange(text) }), had)
-	if len(all) > maxFence {
+	all = slices.Concat(slices.DeleteFunc(all, func(text string) bool { return ranges && !isRange(text) }), had)
+	slices.Sort(all)
+	if all = slices.Compact(all); len(all) > maxFence {
 		return had
 	}
-	slices.Sort(all)
 	return all
 }
 

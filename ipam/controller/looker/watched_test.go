@@ -2,6 +2,7 @@ package looker
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -56,5 +57,32 @@ func TestSwitchedBesideAnOpenPool(t *testing.T) {
 		if c.look(t); len(c.asked) > asked {
 			t.Errorf("found something before: %v: it asks nodes still, a quarter of an hour later", found)
 		}
+	}
+}
+
+// TestFencesWhatWasSwitchedBesideAnOpenPool: from the switch on whereabouts gives nothing new of
+// the pool's addresses, whether or not the pool had a fence before.
+func TestFencesWhatWasSwitchedBesideAnOpenPool(t *testing.T) {
+	c := newCluster()
+	p := lan()
+	p.Status.Withheld, p.Status.Opening, p.Status.FencedSince = nil, "1", new(metav1.NewTime(c.now.Add(-time.Hour)))
+	p.Status.Conditions = []metav1.Condition{{Type: v1alpha1.PoolReady, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(c.now.Add(-time.Hour + time.Second))}}
+	c.pools, c.record = []v1alpha1.IPPool{p}, map[string]any{"range": "10.0.0.0/16"}
+	c.answer = func(q protocol.Query) protocol.Report { return protocol.Report{ID: q.ID} }
+	c.more = []string{`{"name":"more-0","type":"macvlan","ipam":{"type":"whereabouts","range":"10.0.0.0/16"}}`}
+	if v := c.look(t); len(v.Others) != 1 || len(v.Fence) > 0 {
+		t.Errorf("beside whereabouts: others %v, fence %q; want no fence", v.Others, v.Fence)
+	}
+	c.more = []string{`{"name":"more-0","type":"macvlan","ipam":{"type":"tenure","pool":"lan"}}`}
+	c.pools[0].Status.FencedSince = new(metav1.NewTime(c.now)) // as the reconciler writes it
+	c.now = c.now.Add(30 * time.Second)
+	fence := c.look(t).Fence
+	if !slices.Contains(fence, "z") || !slices.ContainsFunc(fence, isRange) {
+		t.Errorf("after the switch: fence %q; want the IPPool z, and ranges", fence)
+	}
+	c.pools[0].Status.Fenced = append(slices.Clone(fence), "zz")
+	c.now = c.now.Add(30 * time.Second)
+	if v := c.look(t); !slices.Equal(v.Fence, c.pools[0].Status.Fenced) {
+		t.Errorf("later: fence %q; want %q", v.Fence, c.pools[0].Status.Fenced)
 	}
 }

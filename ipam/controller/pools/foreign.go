@@ -128,7 +128,7 @@ func (s seen) withhold(st *v1alpha1.IPPoolStatus) {
 		}
 		set, _ := added.IPSet() // of sets alone
 		left.AddSet(set)
-	case known && (s.fewerOthers(v) || len(s.pool.Status.Withheld) > 0 && !slices.Equal(v.Fence, st.Fenced)):
+	case known && (s.fewerOthers() || len(s.pool.Status.Withheld) > 0 && !slices.Equal(v.Fence, st.Fenced)):
 		st.Fenced, st.FencedSince = v.Fence, new(metav1.NewTime(s.now.Truncate(time.Second)))
 	case s.pool.Status.Leasing == v1alpha1.LeasingOpen && known && len(v.Fence) > len(st.Fenced):
 		st.Fenced = v.Fence // of what it has given: nothing waits for that
@@ -138,14 +138,17 @@ func (s seen) withhold(st *v1alpha1.IPPoolStatus) {
 	left.Intersect(s.whole.Usable())
 	set, _ := left.IPSet()
 	st.Withheld = spans(set)
+	if s.fewerOthers() { // also by a look at the pool as it was: the condition goes by that, too
+		st.FencedSince = new(metav1.NewTime(s.now.Truncate(time.Second)))
+	}
 }
 
 // fewerOthers reports whether the definitions by which another IPAM may give addresses of the pool
 // are others than the condition ForeignIPAM names: one was switched, and ADDs by it may be under
 // way.
-func (s seen) fewerOthers(v foreign.Verdict) bool {
+func (s seen) fewerOthers() bool {
 	c := meta.FindStatusCondition(s.pool.Status.Conditions, v1alpha1.PoolForeignIPAM)
-	return c != nil && c.Message != othersText(s.pool, v, s.pool.Status.Leasing)
+	return c != nil && s.foreign.Of != "" && c.Message != othersText(s.pool, *s.foreign, s.pool.Status.Leasing)
 }
 
 // othersText says by which definitions another IPAM may give addresses of the pool, and what to

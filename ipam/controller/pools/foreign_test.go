@@ -202,6 +202,22 @@ func TestSwitchedUnderAnOpenPool(t *testing.T) {
 	if st := look(foreign.Verdict{Blocked: none}); !st.FencedSince.Time.Before(noon) {
 		t.Errorf("later: since %v; want that nothing changes", st.FencedSince)
 	}
+	// The look that finds the switch has read the pool before an edit, or the edit is of now.
+	for _, of := range []string{"an earlier state", foreign.StateOf(p)} {
+		p.Status.FencedSince = new(metav1.NewTime(noon.Add(-time.Hour)))
+		look(foreign.Verdict{Others: []foreign.Definition{old}, Blocked: theirs})
+		s := seen{pool: p, now: noon, foreign: &foreign.Verdict{Of: of, Stage: foreign.StageClear, Blocked: none}}
+		if s.whole, err = poolspec.ParsePool(kube.SpecText(p)); err != nil {
+			t.Fatal(err)
+		}
+		p.Generation++
+		s.withhold(&p.Status)
+		s.tellForeign(&p.Status)
+		if !p.Status.FencedSince.Time.Equal(noon) {
+			t.Errorf("by a look at %q: since %v; want a look of now", of, p.Status.FencedSince)
+		}
+		p.Generation--
+	}
 }
 
 // TestSaysWhatHoldsUpAnEnd: what stays kept, since an agent cannot read a file, is no matter of old
