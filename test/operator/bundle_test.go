@@ -135,14 +135,15 @@ func TestBundleOfAnAPIServerThatGoes(t *testing.T) {
 	w := inOrder(t)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "b.tar.gz")
-	var goes *httptest.Server
+	closes := make(chan func() error, 1)
 	var once sync.Once
-	goes = through(t, func(rw http.ResponseWriter, r *http.Request, next http.Handler) {
+	goes := through(t, func(rw http.ResponseWriter, r *http.Request, next http.Handler) {
 		next.ServeHTTP(rw, r)
 		if strings.HasSuffix(r.URL.Path, "/network-attachment-definitions") {
-			once.Do(func() { _ = goes.Listener.Close() }) // who is in stays, and more are to come
+			once.Do(func() { _ = (<-closes)() }) // who is in stays, and more are to come
 		}
 	})
+	closes <- goes.Listener.Close
 	says(t, tenure(t, 0, "bundle", "-f", file, "--server="+goes.URL), "parts are missing")
 	got := unpacked(t, file)
 	says(t, got["objects/network-attachment-definitions.yaml"], w.namespace)
