@@ -328,16 +328,18 @@ func (w *weighing) believed(c claim) bool {
 // is gone while it runs, and so may its record be: of such a pod only its node can tell. So these
 // are all nodes that live where a record is of a pod that nobody knows, where another IPAM may have
 // given what waits, where pods show some of it, also of a network that they do not select, and
-// where pods use a pool that is about to be opened.
+// where pods use a pool that is about to be opened. So it is for a while where a definition was
+// switched beside an open pool, for which nothing waits.
 func (w *weighing) askForWaiting(pending []pendingPod) {
-	if w.New == nil || len(w.New.Ranges()) == 0 {
+	switched := w.Watched && w.Now.Sub(w.Since) <= retriedWithin
+	if !switched && (w.New == nil || len(w.New.Ranges()) == 0) {
 		return
 	}
 	for _, pod := range pending {
 		w.ask(pod.Node)
 	}
 	hostLocal := func(d Definition) bool { return d.HostLocal } // also if it was written anew without its keys
-	others := w.Fenced || slices.ContainsFunc(w.segment.definitions, hostLocal) || slices.ContainsFunc(w.former, hostLocal)
+	others := switched || w.Fenced || slices.ContainsFunc(w.segment.definitions, hostLocal) || slices.ContainsFunc(w.former, hostLocal)
 	if others || slices.ContainsFunc(w.strays, w.New.Contains) || slices.ContainsFunc(w.Shown, w.New.Contains) || w.CheckAll && w.used() {
 		for node := range w.Agents {
 			w.ask(node)

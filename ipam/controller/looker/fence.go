@@ -81,8 +81,8 @@ func (t *look) fence(p *pool, had []string) (all, unfenced []string) {
 				delete(kinds, o.Name)
 			}
 		}
-		if !refused[d.String()] {
-			for _, name := range t.slicesOf(d, networks) {
+		for _, name := range t.slicesOf(d, networks) {
+			if !refused[d.String()] || !slices.Contains(had, name) {
 				delete(kinds, name)
 			}
 		}
@@ -148,17 +148,34 @@ func lacksRanges(o *v1alpha1.IPPool) bool {
 }
 
 // addFence returns what an open pool fences, with what is to be added where there is room for it:
-// if it lacks ranges only these, since others may use IPPools by now. Else a definition was
-// switched to it.
+// ranges that it lacks, and what whereabouts has for definitions that were switched to Tenure a
+// while ago.
 func (t *look) addFence(p *pool, had []string) []string {
-	ranges := lacksRanges(p.object)
+	tenures := map[string]bool{}
+	for _, d := range t.facts.Definitions {
+		tenures[d.String()] = d.IPAM == foreign.Type
+	}
+	switched := slices.DeleteFunc(p.SegmentLately(t.facts.Definitions, t.facts.Former), func(d foreign.Definition) bool {
+		return d.IPAM != foreign.TypeWhereabouts || !tenures[d.String()]
+	})
 	all, _ := t.fence(p, had)
-	all = slices.Concat(slices.DeleteFunc(all, func(text string) bool { return ranges && !isRange(text) }), had)
+	lacks := lacksRanges(p.object)
+	all = slices.DeleteFunc(all, func(text string) bool {
+		return !(lacks && isRange(text)) && !slices.ContainsFunc(switched, func(d foreign.Definition) bool { return isFor(d, text) })
+	})
+	all = slices.Concat(all, had)
 	slices.Sort(all)
 	if all = slices.Compact(all); len(all) > maxFence {
 		return had
 	}
 	return all
+}
+
+// isFor reports whether an item of a fence is for a definition with whereabouts as its IPAM.
+func isFor(d foreign.Definition, fenced string) bool {
+	_, ok := reserved(fenced, d.NetworkName)
+	return ok || slices.ContainsFunc(d.Whereabouts, func(o foreign.Object) bool { return o.Name == fenced }) ||
+		d.NetworkName != "" && strings.HasPrefix(fenced, before(d.NetworkName))
 }
 
 // whyUnfenced says that there is no room for some of what p fences, and what to do about the

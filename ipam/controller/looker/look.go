@@ -182,7 +182,7 @@ func (t *look) consider(p *pool) {
 	case t.unread != nil:
 	case waits(*o):
 		v.Fence, unfenced = t.fence(p, o.Status.Fenced)
-	case lacksRanges(o), p.Watched && len(v.Others) == 0:
+	case lacksRanges(o), p.Watched:
 		v.Fence = t.addFence(p, o.Status.Fenced)
 	}
 	p.Fenced = len(v.Fence) > 0

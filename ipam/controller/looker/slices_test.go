@@ -36,7 +36,7 @@ func TestFenceLetsSlices(t *testing.T) {
 		{"a slice of another network", blue, "vlan20", "", "red-n1-10.0.3.0-24", "10.0.3.0/24", true},
 		{"a slice of the pool's network", blue, "vlan20", "", "blue-lan-n1-10.0.3.0-24", "10.0.3.0/24", true},
 		{"a wider range", blue, "vlan20", "", "blue-n1-10.0.0.0-15", "10.0.0.0/15", true},
-		{"a slice of the pool's segment", blue, "", "", "blue-n1-10.0.3.0-24", "10.0.3.0/24", true},
+		{"a slice of the pool's segment, which gives nothing of the pool", blue, "", "", "blue-n1-10.0.3.0-24", "10.0.3.0/24", false},
 		{"a slice that a person lets", blue, "", "ns/theirs", "blue-n1-10.0.3.0-24", "10.0.3.0/24", false},
 		{"a range that has no slices", whole, "vlan20", "", "blue-n1-10.0.3.0-24", "10.0.3.0/24", true},
 	} {
@@ -45,6 +45,10 @@ func TestFenceLetsSlices(t *testing.T) {
 		l.facts.Definitions = []foreign.Definition{read("net", own, ""), read("theirs", tt.ipam, tt.domain)}
 		if all, _ := l.fence(p, nil); slices.Contains(all, tt.object) != tt.fenced {
 			t.Errorf("%s: it fences %q; want %s among them: %v", tt.name, all, tt.object, tt.fenced)
+		}
+		lets := tt.domain != "" || tt.share != "" // who writes one into the pool's segment lifts nothing
+		if all, _ := l.fence(p, []string{tt.object}); slices.Contains(all, tt.object) != (tt.fenced || !lets) {
+			t.Errorf("%s, fenced before: it fences %q; want %s among them: %v", tt.name, all, tt.object, tt.fenced || !lets)
 		}
 	}
 }

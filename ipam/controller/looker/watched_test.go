@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -18,7 +19,7 @@ import (
 // switched to it a while later. What pods have got by host-local until then, and show after it, is
 // kept for them: the pool withholds nothing meanwhile.
 func TestSwitchedBesideAnOpenPool(t *testing.T) {
-	for _, found := range []bool{true, false} { // something, before the switch
+	for _, how := range []string{"selects it", "and something was found before", "has it by default", "deleted by force"} {
 		c := newCluster()
 		p := lan()
 		p.Status.Withheld, p.Status.Opening, p.Status.FencedSince = nil, "1", new(metav1.NewTime(c.now.Add(-time.Hour)))
@@ -31,11 +32,19 @@ func TestSwitchedBesideAnOpenPool(t *testing.T) {
 			pod.Annotations[npwg.AnnotationNetworks] = "more-0"
 			pod.Annotations[npwg.AnnotationStatus] = `[{"name":"ns/more-0","interface":"net1","ips":["` + addr + `"]}]`
 			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(c.now)}}
-			c.pods, report.Running = append(c.pods, pod), append(report.Running, protocol.UID(name))
+			switch how {
+			case "has it by default":
+				delete(pod.Annotations, npwg.AnnotationNetworks)
+				c.pods = append(c.pods, pod)
+			case "deleted by force":
+			default:
+				c.pods = append(c.pods, pod)
+			}
+			report.Running = append(report.Running, protocol.UID(name))
 			report.Has = append(report.Has, protocol.Sighting{Addr: netip.MustParseAddr(addr), Pod: protocol.PodRef{Namespace: "ns", Name: name, UID: protocol.UID(name)}, Sandbox: "box-" + name, Network: "more-0", IPAM: "host-local"})
 		}
 		c.more = []string{`{"name":"more-0","type":"macvlan","ipam":{"type":"host-local","subnet":"10.0.0.0/16"}}`}
-		if found {
+		if how == "and something was found before" {
 			add("a", "10.0.0.5")
 			c.kept = append(c.kept, keptFor("a", "10.0.0.5"))
 		}
@@ -44,45 +53,64 @@ func TestSwitchedBesideAnOpenPool(t *testing.T) {
 		}
 		add("b", "10.0.0.6")
 		c.now = c.now.Add(5 * time.Second)
-		c.more = []string{`{"name":"more-0","type":"macvlan","ipam":{"type":"tenure","pool":"lan"}}`}
+		c.more = []string{`{"name":"more-0","type":"macvlan","ipam":{"type":"tenure","pool":"lan","subnet":"10.0.0.0/16"}}`}
 		c.pools[0].Status.FencedSince = new(metav1.NewTime(c.now)) // as the reconciler writes it
 		c.now = c.now.Add(30 * time.Second)
 		c.look(t)
 		if a := c.asks[netip.MustParseAddr("10.0.0.6")]; a.To.UID != "b" {
-			t.Errorf("found something before: %v: it asks for %v; want 10.0.0.6 for pod b", found, c.asks)
+			t.Errorf("the pod %s: it asks for %v; want 10.0.0.6 for pod b", how, c.asks)
 		}
 		asked := len(c.asked)
 		c.kept, c.asking, c.pods = nil, nil, nil
 		c.now = c.now.Add(15 * time.Minute)
 		if c.look(t); len(c.asked) > asked {
-			t.Errorf("found something before: %v: it asks nodes still, a quarter of an hour later", found)
+			t.Errorf("the pod %s: nodes are asked still, a quarter of an hour later", how)
 		}
 	}
 }
 
-// TestFencesWhatWasSwitchedBesideAnOpenPool: from the switch on whereabouts gives nothing new of
-// the pool's addresses, whether or not the pool had a fence before.
+// TestFencesWhatWasSwitchedBesideAnOpenPool: from the switch on whereabouts gives nothing new by
+// what the definition was, whether or not the pool had a fence before. Where the definition goes on
+// beside the pool, nothing is fenced that the pool had not.
 func TestFencesWhatWasSwitchedBesideAnOpenPool(t *testing.T) {
-	c := newCluster()
-	p := lan()
-	p.Status.Withheld, p.Status.Opening, p.Status.FencedSince = nil, "1", new(metav1.NewTime(c.now.Add(-time.Hour)))
-	p.Status.Conditions = []metav1.Condition{{Type: v1alpha1.PoolReady, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(c.now.Add(-time.Hour + time.Second))}}
-	c.pools, c.record = []v1alpha1.IPPool{p}, map[string]any{"range": "10.0.0.0/16"}
-	c.answer = func(q protocol.Query) protocol.Report { return protocol.Report{ID: q.ID} }
-	c.more = []string{`{"name":"more-0","type":"macvlan","ipam":{"type":"whereabouts","range":"10.0.0.0/16"}}`}
-	if v := c.look(t); len(v.Others) != 1 || len(v.Fence) > 0 {
-		t.Errorf("beside whereabouts: others %v, fence %q; want no fence", v.Others, v.Fence)
+	const theirs = `{"name":"more-0","type":"macvlan","ipam":{"type":"whereabouts","range":"10.0.0.0/16"}}`
+	const tenures = `{"name":"more-0","type":"macvlan","ipam":{"type":"tenure","pool":"lan"}}`
+	for is, switched := range map[string]bool{tenures: true, theirs: false} {
+		c := newCluster()
+		p := lan()
+		p.Status.Withheld, p.Status.Opening, p.Status.FencedSince = nil, "1", new(metav1.NewTime(c.now.Add(-time.Hour)))
+		p.Status.Conditions = []metav1.Condition{{Type: v1alpha1.PoolReady, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(c.now.Add(-time.Hour + time.Second))}}
+		c.pools, c.more = []v1alpha1.IPPool{p}, []string{theirs}
+		c.record, c.object = map[string]any{"range": "10.0.0.0/16"}, "10.0.0.0-16"
+		c.answer = func(q protocol.Query) protocol.Report { return protocol.Report{ID: q.ID} }
+		if v := c.look(t); len(v.Others) != 1 || len(v.Fence) > 0 {
+			t.Errorf("beside whereabouts: others %v, fence %q; want no fence", v.Others, v.Fence)
+		}
+		if switched {
+			was, now := definition("more-0", theirs), definition("more-0", is)
+			c.names = newNames(c.now)
+			c.names.edited(&was, &now, c.now)
+		} else {
+			c.pools[0].Spec.ShareWith = []string{"ns/more-0"}
+		}
+		c.more = []string{is}
+		c.pools[0].Status.FencedSince = new(metav1.NewTime(c.now)) // as the reconciler writes it
+		c.now = c.now.Add(30 * time.Second)
+		fence := c.look(t).Fence
+		if slices.Contains(fence, c.object) != switched || slices.ContainsFunc(fence, isRange) != switched {
+			t.Errorf("%s: fence %q; want the IPPool, and ranges: %v", is, fence, switched)
+		}
+		c.pools[0].Status.Fenced = append(slices.Clone(fence), "zz")
+		c.now = c.now.Add(30 * time.Second)
+		if v := c.look(t); !slices.Equal(v.Fence, c.pools[0].Status.Fenced) {
+			t.Errorf("%s: later: fence %q; want %q", is, v.Fence, c.pools[0].Status.Fenced)
+		}
 	}
-	c.more = []string{`{"name":"more-0","type":"macvlan","ipam":{"type":"tenure","pool":"lan"}}`}
-	c.pools[0].Status.FencedSince = new(metav1.NewTime(c.now)) // as the reconciler writes it
-	c.now = c.now.Add(30 * time.Second)
-	fence := c.look(t).Fence
-	if !slices.Contains(fence, "z") || !slices.ContainsFunc(fence, isRange) {
-		t.Errorf("after the switch: fence %q; want the IPPool z, and ranges", fence)
-	}
-	c.pools[0].Status.Fenced = append(slices.Clone(fence), "zz")
-	c.now = c.now.Add(30 * time.Second)
-	if v := c.look(t); !slices.Equal(v.Fence, c.pools[0].Status.Fenced) {
-		t.Errorf("later: fence %q; want %q", v.Fence, c.pools[0].Status.Fenced)
-	}
+}
+
+// definition returns the object of a definition in namespace ns.
+func definition(name, config string) nad.NetworkAttachmentDefinition {
+	d := nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
+	d.Spec.Config = config
+	return d
 }
