@@ -88,7 +88,10 @@ func (t *look) fence(p *pool, had []string) (all, unfenced []string) {
 		}
 	}
 	if covered { // also where others use all of the objects
-		texts := t.unreserved(p, reserves, refused, had, false)
+		texts := t.unreserved(p, t.reservedToo(reserves, kinds, had), refused, had, false)
+		if len(kinds)+len(texts) > maxFence {
+			texts = t.unreserved(p, reserves, refused, had, false)
+		}
 		if len(kinds)+len(texts) > maxFence {
 			texts = t.unreserved(p, reserves, refused, had, true)
 		}
@@ -112,6 +115,26 @@ func (t *look) fence(p *pool, had []string) (all, unfenced []string) {
 	})
 	slices.Sort(all)
 	return all, unfenced
+}
+
+// reservedToo returns some network_names of which reservations are fenced, with those that no
+// definition says any more, as one that was written anew: they are of IPPools that are fenced, or
+// were fenced before.
+func (t *look) reservedToo(networks map[string]bool, kinds map[string]int, had []string) map[string]bool {
+	all := maps.Clone(networks)
+	for _, o := range t.objects {
+		if _, fenced := kinds[o.name]; fenced {
+			if network, ok := foreign.WhereaboutsNetwork(o.name, o.covers); ok {
+				all[network] = true
+			}
+		}
+	}
+	for _, text := range had {
+		if i := strings.LastIndex(text, "-"); i > 0 && isRange(text) {
+			all[text[:i]] = true
+		}
+	}
+	return all
 }
 
 // slicesOf returns the names of the IPPools that whereabouts has for the nodes' slices of a
