@@ -88,7 +88,7 @@ func (t *look) fence(p *pool, had []string) (all, unfenced []string) {
 		}
 	}
 	if covered { // also where others use all of the objects
-		texts := t.unreserved(p, t.reservedToo(reserves, kinds, had), refused, had, false)
+		texts := t.unreserved(p, t.reservedToo(reserves, refused, kinds, had), refused, had, false)
 		if len(kinds)+len(texts) > maxFence {
 			texts = t.unreserved(p, reserves, refused, had, false)
 		}
@@ -119,19 +119,28 @@ func (t *look) fence(p *pool, had []string) (all, unfenced []string) {
 
 // reservedToo returns some network_names of which reservations are fenced, with those that no
 // definition says any more, as one that was written anew: they are of IPPools that are fenced, or
-// were fenced before.
-func (t *look) reservedToo(networks map[string]bool, kinds map[string]int, had []string) map[string]bool {
+// were fenced before. A name is none of these that a definition has which stays whereabouts'.
+func (t *look) reservedToo(networks, refused map[string]bool, kinds map[string]int, had []string) map[string]bool {
 	all := maps.Clone(networks)
+	for _, d := range t.facts.Definitions {
+		if _, known := all[d.NetworkName]; !known && d.IPAM == foreign.TypeWhereabouts && !refused[d.String()] {
+			all[d.NetworkName] = false
+		}
+	}
+	add := func(network string) {
+		if _, known := all[network]; !known {
+			all[network] = true
+		}
+	}
 	for _, o := range t.objects {
-		if _, fenced := kinds[o.name]; fenced {
-			if network, ok := foreign.WhereaboutsNetwork(o.name, o.covers); ok {
-				all[network] = true
-			}
+		network, ok := foreign.WhereaboutsNetwork(o.name, o.covers)
+		if _, fenced := kinds[o.name]; fenced && ok {
+			add(network)
 		}
 	}
 	for _, text := range had {
 		if i := strings.LastIndex(text, "-"); i > 0 && isRange(text) {
-			all[text[:i]] = true
+			add(text[:i])
 		}
 	}
 	return all
@@ -145,20 +154,61 @@ func (t *look) slicesOf(d foreign.Definition, networks map[string]bool) (names [
 		return nil
 	}
 	for _, o := range t.objects {
-		of := d.NetworkName
-		for n := range networks {
-			if len(n) > len(of) && strings.HasPrefix(o.name, before(n)) {
-				of = n
-			}
-		}
 		within := slices.ContainsFunc(d.CIDRs, func(c netip.Prefix) bool {
 			return c.Bits() <= o.covers.Bits() && c.Overlaps(o.covers)
 		})
-		if of == d.NetworkName && within && strings.HasPrefix(o.name, before(of)) {
+		if within && isOf(o.name, d.NetworkName, networks) {
 			names = append(names, o.name)
 		}
 	}
 	return names
+}
+
+// isOf reports whether the name of one of whereabouts' IPPools begins with a network_name, and with
+// no longer one of some networks.
+func isOf(object, network string, networks map[string]bool) bool {
+	for n := range networks {
+		if len(n) > len(network) && strings.HasPrefix(object, before(n)) {
+			return false
+		}
+	}
+	return strings.HasPrefix(object, before(network))
+}
+
+// let returns what an open pool fences without what is for definitions with whereabouts as their
+// IPAM that its spec.shareWith names: that is their owner's, and of their networks what they give.
+func (t *look) let(p *pool, had []string) []string {
+	networks := map[string]bool{p.Domain: true}
+	for _, d := range p.Segment(t.facts.Definitions) {
+		networks[d.NetworkName] = true
+	}
+	for _, d := range t.facts.Definitions {
+		if d.IPAM != foreign.TypeWhereabouts || !slices.Contains(p.ShareWith, d.String()) {
+			continue
+		}
+		var left []string
+		for _, text := range had {
+			c, ok := reserved(text, d.NetworkName)
+			switch {
+			case ok:
+				var b netipx.IPSetBuilder
+				b.AddPrefix(c)
+				b.RemoveSet(d.Takes)
+				set, _ := b.IPSet() // of valid ranges alone
+				for _, c := range set.Prefixes() {
+					left = append(left, before(d.NetworkName)+c.String())
+				}
+			case slices.ContainsFunc(d.Whereabouts, func(o foreign.Object) bool { return o.Name == text }),
+				!isRange(text) && d.NodeSlices && d.NetworkName != "" && isOf(text, d.NetworkName, networks):
+			default:
+				left = append(left, text)
+			}
+		}
+		if len(left) <= maxFence {
+			had = left
+		}
+	}
+	return had
 }
 
 // isRange reports whether an item of a fence is a range, and not the name of an IPPool.

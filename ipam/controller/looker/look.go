@@ -177,13 +177,16 @@ func (t *look) consider(p *pool) {
 	o, v := p.object, &p.verdict
 	open := o.Status.Leasing == v1alpha1.LeasingOpen
 	v.Fence = o.Status.Fenced
+	if open {
+		v.Fence = t.let(p, v.Fence)
+	}
 	var unfenced []string
 	switch {
 	case t.unread != nil:
 	case waits(*o):
 		v.Fence, unfenced = t.fence(p, o.Status.Fenced)
 	case lacksRanges(o), p.Watched:
-		v.Fence = t.addFence(p, o.Status.Fenced)
+		v.Fence = t.addFence(p, v.Fence)
 	}
 	p.Fenced = len(v.Fence) > 0
 	switch {

@@ -5,6 +5,9 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
@@ -70,6 +73,51 @@ func TestFenceOfANetworkNameThatIsGone(t *testing.T) {
 		c.more, c.domains = []string{`{"name":"x","type":"macvlan","ipam":{"type":"whereabouts","range":"10.0.0.0/16","network_name":"red"}}`}, "vlan20"
 		if got := c.look(t).Fence; slices.ContainsFunc(got, func(text string) bool { return text == "red-10.0.0.0/16" || text == "red-10.0.0.0-16" }) {
 			t.Errorf("fenced before: %q, and another network has the name: it fences %q", fenced, got)
+		}
+	}
+}
+
+// TestFenceSparesALivingNetwork: an IPPool that whereabouts has left of another network's fences
+// that network nothing else: its definition goes on, and may get a wider range.
+func TestFenceSparesALivingNetwork(t *testing.T) {
+	for _, share := range []string{"", "ns/more-0"} {
+		c := newCluster()
+		c.pools, c.record, c.object = []v1alpha1.IPPool{lan()}, map[string]any{"range": "10.0.1.0/24"}, "red-10.0.1.0-24"
+		c.more = []string{`{"name":"x","type":"macvlan","ipam":{"type":"whereabouts","range":"10.0.0.0/24","network_name":"red"}}`}
+		if c.domains = "vlan20"; share != "" {
+			c.domains, c.pools[0].Spec.ShareWith = "", []string{share}
+		}
+		if got, want := c.look(t).Fence, []string{"10.0.0.0/16", "red-10.0.1.0-24"}; !slices.Equal(got, want) {
+			t.Errorf("in spec.shareWith: %q: it fences %q; want %q", share, got, want)
+		}
+	}
+}
+
+// TestOwnerLetsWhatIsFenced: of an open pool's fence a definition that is whereabouts' again gets
+// what is its own, once the pool's owner names it in spec.shareWith; not because of what its own
+// annotation says.
+func TestOwnerLetsWhatIsFenced(t *testing.T) {
+	const blue = `{"name":"x","type":"macvlan","ipam":{"type":"whereabouts","range":"10.0.0.0/17","network_name":"blue","node_slice_size":"/24"}}`
+	const plain = `{"name":"x","type":"macvlan","ipam":{"type":"whereabouts","range":"10.0.0.0/17"}}`
+	for _, tt := range []struct {
+		config     string
+		had, lifts []string
+	}{
+		{plain, []string{"10.0.0.0-17", "10.0.0.0/16", "z"}, []string{"10.0.128.0/17", "z"}},
+		{blue, []string{"blue-n1-10.0.3.0-24", "blue-lan-n1-10.0.3.0-24", "blue-10.0.0.0/16", "z"}, []string{"blue-lan-n1-10.0.3.0-24", "blue-10.0.128.0/17", "z"}},
+	} {
+		for share, want := range map[string][]string{"": tt.had, "ns/more-0": tt.lifts} {
+			c := newCluster()
+			p := lan()
+			p.Status.Withheld, p.Status.Opening, p.Status.Fenced = nil, "1", tt.had
+			p.Status.FencedSince, p.Spec.ShareWith, p.Spec.Domain = new(metav1.NewTime(c.now.Add(-time.Hour))), []string{share}, "blue-lan"
+			c.pools, c.more, c.domains = []v1alpha1.IPPool{p}, []string{tt.config}, "vlan20"
+			for range 2 {
+				if got := c.look(t).Fence; !slices.Equal(got, want) {
+					t.Errorf("%s, in spec.shareWith: %q: it fences %q; want %q", tt.config, share, got, want)
+				}
+				c.pools[0].Status.Fenced = want
+			}
 		}
 	}
 }

@@ -130,7 +130,7 @@ func (s seen) withhold(st *v1alpha1.IPPoolStatus) {
 		left.AddSet(set)
 	case known && (s.fewerOthers() || len(s.pool.Status.Withheld) > 0 && !slices.Equal(v.Fence, st.Fenced)):
 		st.Fenced, st.FencedSince = v.Fence, new(metav1.NewTime(s.now.Truncate(time.Second)))
-	case s.pool.Status.Leasing == v1alpha1.LeasingOpen && known && len(v.Fence) > len(st.Fenced):
+	case s.pool.Status.Leasing == v1alpha1.LeasingOpen && known && !slices.Equal(v.Fence, st.Fenced):
 		st.Fenced = v.Fence // of what it has given: nothing waits for that
 	case known && v.Clear() && v.Blocked != nil:
 		left.Intersect(v.Blocked)
