@@ -194,11 +194,3 @@ func whereaboutsName(network string, p netip.Prefix) string {
 	}
 	return name
 }
-
-// WhereaboutsNetwork returns the network_name of which whereabouts has an IPPool, by the name of
-// that and the range that it covers; "" if it has none. Of a node's slice it has the node's name at
-// its end. Ok is false if whereabouts has no IPPool of that name.
-func WhereaboutsNetwork(object string, covers netip.Prefix) (network string, ok bool) {
-	network, ok = strings.CutSuffix(object, whereaboutsName("", covers))
-	return strings.TrimSuffix(network, "-"), ok
-}

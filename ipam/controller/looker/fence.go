@@ -88,7 +88,7 @@ func (t *look) fence(p *pool, had []string) (all, unfenced []string) {
 		}
 	}
 	if covered { // also where others use all of the objects
-		texts := t.unreserved(p, t.reservedToo(reserves, refused, kinds, had), refused, had, false)
+		texts := t.unreserved(p, t.reservedToo(p, reserves, refused, had), refused, had, false)
 		if len(kinds)+len(texts) > maxFence {
 			texts = t.unreserved(p, reserves, refused, had, false)
 		}
@@ -117,10 +117,10 @@ func (t *look) fence(p *pool, had []string) (all, unfenced []string) {
 	return all, unfenced
 }
 
-// reservedToo returns some network_names of which reservations are fenced, with those that no
-// definition says any more, as one that was written anew: they are of IPPools that are fenced, or
-// were fenced before. A name is none of these that a definition has which stays whereabouts'.
-func (t *look) reservedToo(networks, refused map[string]bool, kinds map[string]int, had []string) map[string]bool {
+// reservedToo returns some network_names of which p fences reservations, with those that a
+// definition said until a while ago, which was written anew for p, and those that were fenced
+// before. A name is none of these that a definition has which stays whereabouts'.
+func (t *look) reservedToo(p *pool, networks, refused map[string]bool, had []string) map[string]bool {
 	all := maps.Clone(networks)
 	for _, d := range t.facts.Definitions {
 		if _, known := all[d.NetworkName]; !known && d.IPAM == foreign.TypeWhereabouts && !refused[d.String()] {
@@ -132,10 +132,9 @@ func (t *look) reservedToo(networks, refused map[string]bool, kinds map[string]i
 			all[network] = true
 		}
 	}
-	for _, o := range t.objects {
-		network, ok := foreign.WhereaboutsNetwork(o.name, o.covers)
-		if _, fenced := kinds[o.name]; fenced && ok {
-			add(network)
+	for _, d := range p.SegmentLately(t.facts.Definitions, t.facts.Former) {
+		if d.IPAM == foreign.TypeWhereabouts {
+			add(d.NetworkName)
 		}
 	}
 	for _, text := range had {
@@ -176,12 +175,9 @@ func isOf(object, network string, networks map[string]bool) bool {
 }
 
 // let returns what an open pool fences without what is for definitions with whereabouts as their
-// IPAM that its spec.shareWith names: that is their owner's, and of their networks what they give.
+// IPAM that its spec.shareWith names: their IPPools, and of their networks what they give.
 func (t *look) let(p *pool, had []string) []string {
-	networks := map[string]bool{p.Domain: true}
-	for _, d := range p.Segment(t.facts.Definitions) {
-		networks[d.NetworkName] = true
-	}
+	own := map[string]bool{p.Domain: true}
 	for _, d := range t.facts.Definitions {
 		if d.IPAM != foreign.TypeWhereabouts || !slices.Contains(p.ShareWith, d.String()) {
 			continue
@@ -199,7 +195,7 @@ func (t *look) let(p *pool, had []string) []string {
 					left = append(left, before(d.NetworkName)+c.String())
 				}
 			case slices.ContainsFunc(d.Whereabouts, func(o foreign.Object) bool { return o.Name == text }),
-				!isRange(text) && d.NodeSlices && d.NetworkName != "" && isOf(text, d.NetworkName, networks):
+				!isRange(text) && d.NodeSlices && d.NetworkName != "" && isOf(text, d.NetworkName, own):
 			default:
 				left = append(left, text)
 			}
@@ -248,7 +244,7 @@ func (t *look) addFence(p *pool, had []string) []string {
 func isFor(d foreign.Definition, fenced string) bool {
 	_, ok := reserved(fenced, d.NetworkName)
 	return ok || slices.ContainsFunc(d.Whereabouts, func(o foreign.Object) bool { return o.Name == fenced }) ||
-		d.NetworkName != "" && strings.HasPrefix(fenced, before(d.NetworkName))
+		d.NodeSlices && d.NetworkName != "" && strings.HasPrefix(fenced, before(d.NetworkName))
 }
 
 // whyUnfenced says that there is no room for some of what p fences, and what to do about the

@@ -60,20 +60,28 @@ func TestFenceLetsSlices(t *testing.T) {
 // the condition says, and its network_name is gone. Reservations of that name are fenced all the
 // same: whereabouts goes by these alone, if the definition comes back.
 func TestFenceOfANetworkNameThatIsGone(t *testing.T) {
-	for _, fenced := range [][]string{nil, {"red-10.0.0.0/16"}} { // by its IPPool, or from before
+	was := definition("net", `{"name":"net","type":"macvlan","ipam":{"type":"whereabouts","range":"10.0.0.0/16","network_name":"red"}}`)
+	is := definition("net", `{"name":"net","type":"macvlan","ipam":{"type":"tenure","pool":"lan"}}`)
+	for _, fenced := range [][]string{nil, {"red-10.0.0.0/16"}} { // from before, if the controller was restarted
 		c := newCluster()
+		c.names = newNames(c.now)
 		c.pools, c.record, c.object = []v1alpha1.IPPool{lan()}, map[string]any{"range": "10.0.0.0/16"}, "red-10.0.0.0-16"
-		if c.pools[0].Status.Fenced = fenced; fenced != nil {
-			c.object = "z"
+		if c.pools[0].Status.Fenced = fenced; fenced == nil {
+			c.names.edited(&was, &is, c.now)
 		}
-		if got, want := c.look(t).Fence, []string{"10.0.0.0/16", "red-10.0.0.0/16", c.object}; !slices.Equal(got, slices.Sorted(slices.Values(want))) {
+		if got, want := c.look(t).Fence, []string{"10.0.0.0/16", "red-10.0.0.0-16", "red-10.0.0.0/16"}; !slices.Equal(got, want) {
 			t.Errorf("fenced before: %q: it fences %q; want %q", fenced, got, want)
 		}
-		c.theirs, c.theirDomain = true, "vlan20" // another network has that name
+		// Another network has that name.
 		c.more, c.domains = []string{`{"name":"x","type":"macvlan","ipam":{"type":"whereabouts","range":"10.0.0.0/16","network_name":"red"}}`}, "vlan20"
-		if got := c.look(t).Fence; slices.ContainsFunc(got, func(text string) bool { return text == "red-10.0.0.0/16" || text == "red-10.0.0.0-16" }) {
+		if got := c.look(t).Fence; !slices.Equal(got, []string{"10.0.0.0/16"}) {
 			t.Errorf("fenced before: %q, and another network has the name: it fences %q", fenced, got)
 		}
+	}
+	c := newCluster() // or its definition is a file on the nodes
+	c.pools, c.record, c.object = []v1alpha1.IPPool{lan()}, map[string]any{"range": "10.0.0.0/16"}, "red-10.0.0.0-16"
+	if got := c.look(t).Fence; slices.Contains(got, "red-10.0.0.0/16") {
+		t.Errorf("a network that no definition had: it fences %q", got)
 	}
 }
 

@@ -168,8 +168,8 @@ func othersText(p *v1alpha1.IPPool, v foreign.Verdict, leasing v1alpha1.Leasing)
 	if len(elsewhere) > 0 {
 		byHand = fmt.Sprintf(", and write the ipam section of %s by hand as {\"type\": \"tenure\", \"pool\": %q}: what it has now is not for this pool", strings.Join(few(elsewhere, "definitions"), ", "), p.Name)
 	}
-	text := fmt.Sprintf("network attachment definitions may give addresses of the pool by another IPAM: %s. Switch them to Tenure (kubectl tenure import)%s; or exclude their part from the pool, "+
-		"or, if their parts are disjoint, name them in spec.shareWith", strings.Join(few(names, "definitions"), ", "), byHand)
+	text := fmt.Sprintf("network attachment definitions may give addresses of the pool by another IPAM: %s. Switch them to Tenure (kubectl tenure import)%s; "+
+		"or exclude their part from the pool, and name them in spec.shareWith, which says that the other IPAM gives none of its addresses", strings.Join(few(names, "definitions"), ", "), byHand)
 	if leasing == v1alpha1.LeasingOpen {
 		text += ". The pool stays open, and keeps for their pods what these show; two IPAMs that share a range cannot be kept apart for certain"
 	}
