@@ -49,8 +49,11 @@ type Verdict struct {
 	// Beside are other pools that give the same addresses, or still keep some. Those that go first
 	// are among what blocks the pool.
 	Beside []Beside
-	// Fence are the names of whereabouts' IPPools that must give nothing new.
-	Fence []string
+	// Fence are the names of whereabouts' IPPools that must give nothing new, and the ranges of
+	// which it must make no reservations. FenceIsNew says that pods which were bound before may
+	// have something of what is new in it.
+	Fence      []string
+	FenceIsNew bool
 	// Conflicts are addresses with two owners, and what cannot be kept for a pod.
 	Conflicts []Conflict
 	// PassedOver are nodes that were not waited for any longer: their agents beat, and do not say

@@ -34,7 +34,7 @@ func (l *Looker) seeFences(pools []v1alpha1.IPPool) {
 const (
 	fencedObject  = iota // an IPPool of whereabouts' that exists
 	fencedRange          // addresses of which no reservation is made
-	fencedMissing        // an IPPool that does not exist yet
+	fencedMissing        // an IPPool that does not exist yet, or a range of a network_name that is gone
 )
 
 // fence returns of what whereabouts must give nothing new, because p takes its addresses over.
@@ -66,7 +66,7 @@ func (t *look) fence(p *pool, had []string) (all, unfenced []string) {
 		networks[d.NetworkName] = true
 		reserves[d.NetworkName] = reserves[d.NetworkName] || refused[d.String()]
 		for _, o := range d.Whereabouts {
-			if _, there := kinds[o.Name]; !there {
+			if _, there := kinds[o.Name]; !there && refused[d.String()] {
 				kinds[o.Name] = fencedMissing
 			}
 		}
@@ -88,10 +88,10 @@ func (t *look) fence(p *pool, had []string) (all, unfenced []string) {
 		}
 	}
 	if covered { // also where others use all of the objects
-		texts := t.unreserved(p, t.reservedToo(p, reserves, refused, had), refused, had, false)
-		if len(kinds)+len(texts) > maxFence {
-			texts = t.unreserved(p, reserves, refused, had, false)
+		for _, text := range t.unreserved(p, t.reservedBefore(p, reserves, refused, had), refused, had, false) {
+			kinds[text] = fencedMissing
 		}
+		texts := t.unreserved(p, reserves, refused, had, false)
 		if len(kinds)+len(texts) > maxFence {
 			texts = t.unreserved(p, reserves, refused, had, true)
 		}
@@ -117,32 +117,47 @@ func (t *look) fence(p *pool, had []string) (all, unfenced []string) {
 	return all, unfenced
 }
 
-// reservedToo returns some network_names of which p fences reservations, with those that a
+// reservedBefore returns network_names of which p fences reservations, beside some: those that a
 // definition said until a while ago, which was written anew for p, and those that were fenced
 // before. A name is none of these that a definition has which stays whereabouts'.
-func (t *look) reservedToo(p *pool, networks, refused map[string]bool, had []string) map[string]bool {
-	all := maps.Clone(networks)
-	for _, d := range t.facts.Definitions {
-		if _, known := all[d.NetworkName]; !known && d.IPAM == foreign.TypeWhereabouts && !refused[d.String()] {
-			all[d.NetworkName] = false
-		}
-	}
-	add := func(network string) {
-		if _, known := all[network]; !known {
-			all[network] = true
-		}
-	}
+func (t *look) reservedBefore(p *pool, beside, refused map[string]bool, had []string) map[string]bool {
+	all := map[string]bool{}
 	for _, d := range p.SegmentLately(t.facts.Definitions, t.facts.Former) {
-		if d.IPAM == foreign.TypeWhereabouts {
-			add(d.NetworkName)
+		if d.IPAM == foreign.TypeWhereabouts && !slices.Contains(p.ShareWith, d.String()) {
+			all[d.NetworkName] = true
 		}
 	}
 	for _, text := range had {
 		if i := strings.LastIndex(text, "-"); i > 0 && isRange(text) {
-			add(text[:i])
+			all[text[:i]] = true
 		}
 	}
+	for _, d := range t.facts.Definitions {
+		if d.IPAM == foreign.TypeWhereabouts && !refused[d.String()] {
+			delete(all, d.NetworkName)
+		}
+	}
+	maps.DeleteFunc(all, func(network string, _ bool) bool { _, known := beside[network]; return known })
 	return all
+}
+
+// isNew reports whether p fences something that it has not fenced before and that whereabouts may
+// have given: what exists, or is of no network_name or of the pool's own. Else only pods of a
+// definition that was written lately can have it, and these count by the time of that.
+func (t *look) isNew(p *pool, fence []string) bool {
+	had := map[string]bool{}
+	for _, text := range p.object.Status.Fenced {
+		had[text] = true
+	}
+	gives := map[string]bool{}
+	for _, o := range t.objects {
+		gives[o.name] = true
+	}
+	return slices.ContainsFunc(fence, func(text string) bool {
+		_, unnamed := reserved(text, "")
+		_, own := reserved(text, p.Domain)
+		return !had[text] && (unnamed || own || gives[text])
+	})
 }
 
 // slicesOf returns the names of the IPPools that whereabouts has for the nodes' slices of a
@@ -205,6 +220,15 @@ func (t *look) let(p *pool, had []string) []string {
 		}
 	}
 	return had
+}
+
+// newly says what a fence has that it had not before, where it had something.
+func newly(had, fence []string) string {
+	i := slices.IndexFunc(fence, func(text string) bool { return !slices.Contains(had, text) })
+	if i < 0 || len(had) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; what is kept from whereabouts has changed, by %.60s: where a definition of that name is written again and again, name it in spec.shareWith", fence[i])
 }
 
 // isRange reports whether an item of a fence is a range, and not the name of an IPPool.

@@ -188,7 +188,7 @@ func (t *look) consider(p *pool) {
 	case lacksRanges(o), p.Watched:
 		v.Fence = t.addFence(p, v.Fence)
 	}
-	p.Fenced = len(v.Fence) > 0
+	p.Fenced, v.FenceIsNew = len(v.Fence) > 0, t.isNew(p, v.Fence)
 	switch {
 	case t.unread != nil && waits(*o):
 		p.decide(foreign.StageReports, "what whereabouts has recorded cannot be read: "+t.unread.Error())
@@ -201,7 +201,8 @@ func (t *look) consider(p *pool) {
 	case len(unfenced) > 0:
 		p.decide(foreign.StageFence, t.whyUnfenced(p, unfenced))
 	case !open && o.Status.FencedSince == nil, !slices.Equal(v.Fence, o.Status.Fenced), o.Status.BlockPrefixLengths == nil:
-		p.decide(foreign.StageFence, "it has yet to be taken over from other IPAMs") // the reconciler writes that first
+		// The reconciler writes that first.
+		p.decide(foreign.StageFence, "it has yet to be taken over from other IPAMs"+newly(o.Status.Fenced, v.Fence))
 	case p.Fenced && t.facts.Now.Sub(t.fences[o.Name].since) < fenceWithin:
 		p.decide(foreign.StageFence, "the API servers have yet to hear that whereabouts gives none of its addresses any more")
 	default:

@@ -54,7 +54,8 @@ func (s seen) takeOver(st *v1alpha1.IPPoolStatus) (p plan, wait bool) {
 	case others || yields || s.edited():
 		st.FencedSince = nil // set when no other definition is left
 	case known && (st.FencedSince == nil || !slices.Equal(v.Fence, st.Fenced)):
-		st.Fenced, st.FencedSince = v.Fence, new(metav1.NewTime(s.now.Truncate(time.Second)))
+		s.takeOverNow(st, st.FencedSince == nil || v.FenceIsNew)
+		st.Fenced = v.Fence
 	}
 	switch {
 	case !known && s.givenAway():
@@ -129,7 +130,8 @@ func (s seen) withhold(st *v1alpha1.IPPoolStatus) {
 		set, _ := added.IPSet() // of sets alone
 		left.AddSet(set)
 	case known && (s.fewerOthers() || len(s.pool.Status.Withheld) > 0 && !slices.Equal(v.Fence, st.Fenced)):
-		st.Fenced, st.FencedSince = v.Fence, new(metav1.NewTime(s.now.Truncate(time.Second)))
+		s.takeOverNow(st, st.FencedSince == nil || v.FenceIsNew)
+		st.Fenced = v.Fence
 	case s.pool.Status.Leasing == v1alpha1.LeasingOpen && known && !slices.Equal(v.Fence, st.Fenced):
 		st.Fenced = v.Fence // of what it has given: nothing waits for that
 	case known && v.Clear() && v.Blocked != nil:
@@ -138,7 +140,13 @@ func (s seen) withhold(st *v1alpha1.IPPoolStatus) {
 	left.Intersect(s.whole.Usable())
 	set, _ := left.IPSet()
 	st.Withheld = spans(set)
-	if s.fewerOthers() { // also by a look at the pool as it was: the condition goes by that, too
+	s.takeOverNow(st, s.fewerOthers()) // also by a look at the pool as it was: the condition goes by that, too
+}
+
+// takeOverNow notes, if it is so, that the pool takes addresses over now: what pods that were bound
+// before have of them is looked for.
+func (s seen) takeOverNow(st *v1alpha1.IPPoolStatus, so bool) {
+	if so {
 		st.FencedSince = new(metav1.NewTime(s.now.Truncate(time.Second)))
 	}
 }

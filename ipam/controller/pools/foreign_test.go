@@ -1,6 +1,7 @@
 package pools
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -217,6 +218,14 @@ func TestSwitchedUnderAnOpenPool(t *testing.T) {
 			t.Errorf("by a look at %q: since %v; want a look of now", of, p.Status.FencedSince)
 		}
 		p.Generation--
+	}
+	// The fence grows: pods that were bound before count anew only where they may have something.
+	for _, isNew := range []bool{false, true} {
+		p.Status.Withheld, p.Status.FencedSince = []string{blocked.String()}, new(metav1.NewTime(noon.Add(-time.Hour)))
+		fence := append(slices.Clone(p.Status.Fenced), fmt.Sprint("object-", isNew))
+		if st := look(foreign.Verdict{Blocked: none, Fence: fence, FenceIsNew: isNew}); !slices.Equal(st.Fenced, fence) || st.FencedSince.Time.Equal(noon) != isNew {
+			t.Errorf("new to whereabouts: %v: it fences %q since %v", isNew, st.Fenced, st.FencedSince)
+		}
 	}
 }
 

@@ -4,15 +4,19 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
 // TestFenceLetsSlices: where whereabouts parts the ranges of another segment among the nodes, each
@@ -126,6 +130,75 @@ func TestOwnerLetsWhatIsFenced(t *testing.T) {
 				}
 				c.pools[0].Status.Fenced = want
 			}
+		}
+	}
+}
+
+// fences looks some times, and writes what a look fences into the pool's status as the reconciler
+// does. It returns at how many looks the pool was past its fence.
+func (c *cluster) fences(t *testing.T, looks int, every time.Duration) (past int) {
+	t.Helper()
+	for range looks {
+		v, st := c.look(t), &c.pools[0].Status
+		if st.FencedSince == nil || v.FenceIsNew {
+			st.FencedSince = new(metav1.NewTime(c.now))
+		}
+		st.Fenced = v.Fence
+		if v.Stage > foreign.StageFence {
+			past++
+		}
+		c.now = c.now.Add(every)
+	}
+	return past
+}
+
+// TestOwnerOfAFenceHasTheLastWord: what others write again and again, or what they have written
+// under a name that is too long, keeps no pool from being fenced, once its owner names the
+// definition in spec.shareWith. Before, the reason tells what to name.
+func TestOwnerOfAFenceHasTheLastWord(t *testing.T) {
+	for _, share := range []string{"ns/more-0", ""} {
+		c := newCluster()
+		c.names = newNames(c.now)
+		p := lan()
+		p.Spec.ShareWith, p.Status.Fenced = []string{share}, []string{"z"}
+		c.pools, c.record = []v1alpha1.IPPool{p}, map[string]any{"range": "10.0.0.0/16"}
+		long := definition("more-0", `{"name":"x","type":"macvlan","ipam":{"type":"whereabouts","range":"10.0.0.0/24","network_name":"`+strings.Repeat("a", 245)+`"}}`)
+		c.names.removed(&long, c.now)
+		past := 0
+		for i := range 20 {
+			c.more = []string{fmt.Sprintf(`{"name":"x","type":"macvlan","ipam":{"type":"tenure","pool":"lan","range":"10.0.0.0/24","network_name":"x%d"}}`, i%5)}
+			past += c.fences(t, 2, 2*time.Second)
+		}
+		if past > 30 != (share != "") {
+			t.Errorf("in spec.shareWith: %q: past the fence in %d of 40 looks", share, past)
+		}
+		c.more = []string{`{"name":"x","type":"macvlan","ipam":{"type":"tenure","pool":"lan","range":"10.0.0.0/24","network_name":"y"}}`}
+		if v := c.look(t); share == "" && (v.Stage != foreign.StageFence || !strings.Contains(v.Why, "by y-10.0.0.0-24: ")) {
+			t.Errorf("it waits at stage %d, %q; want what is new, and what to do", v.Stage, v.Why)
+		}
+	}
+}
+
+// TestDefinitionsThatNobodySelectsHoldNothingUp: each new definition of the pool has its own
+// network_name, and the fence grows by it. A pod that was bound before, and hangs, is waited for
+// ten minutes all the same, and no longer.
+func TestDefinitionsThatNobodySelectsHoldNothingUp(t *testing.T) {
+	c := newCluster()
+	p := lan()
+	p.Status.Withheld, p.Status.Leasing = nil, v1alpha1.LeasingClosed
+	c.pools, c.record = []v1alpha1.IPPool{p}, map[string]any{"range": "10.0.0.0/16"}
+	hangs := showing("hangs", "10.0.0.7")
+	delete(hangs.Annotations, npwg.AnnotationStatus)
+	hangs.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(c.now.Add(-time.Hour))}}
+	c.pods = []*corev1.Pod{hangs}
+	c.answer = func(q protocol.Query) protocol.Report {
+		return protocol.Report{ID: q.ID, Running: []protocol.UID{"hangs"}}
+	}
+	for i := range 3 {
+		c.more = append(c.more, fmt.Sprintf(`{"name":"x","type":"macvlan","ipam":{"type":"tenure","pool":"lan","range":"10.0.0.0/24","network_name":"x%d"}}`, i))
+		c.fences(t, 24, 10*time.Second)
+		if v := c.look(t); v.Clear() != (i == 2) {
+			t.Errorf("after %d minutes: stage %d, %q", 4*(i+1), v.Stage, v.Why)
 		}
 	}
 }
