@@ -21,9 +21,9 @@ func (l *Looker) seeFences(pools []v1alpha1.IPPool) {
 	next := map[string]fence{}
 	for i := range pools {
 		p := &pools[i]
-		f := fence{fmt.Sprint(p.UID, p.Status.Fenced, p.Status.FencedSince), l.Now()}
-		if last, ok := l.fences[p.Name]; ok && last.of == f.of {
-			f = last
+		f := fence{fmt.Sprint(p.UID, p.Status.FencedSince), p.Status.Fenced, l.Now()}
+		if last, ok := l.fences[p.Name]; ok && last.of == f.of && len(added(last.fenced, f.fenced)) == 0 {
+			f.since = last.since
 		}
 		next[p.Name] = f
 	}
@@ -67,6 +67,13 @@ func (t *look) fence(p *pool, had []string) (all, unfenced []string) {
 		reserves[d.NetworkName] = reserves[d.NetworkName] || refused[d.String()]
 		for _, o := range d.Whereabouts {
 			if _, there := kinds[o.Name]; !there && refused[d.String()] {
+				kinds[o.Name] = fencedMissing
+			}
+		}
+	}
+	for _, d := range p.SegmentLately(t.facts.Definitions, t.facts.Former) { // with one that was written anew
+		for _, o := range d.Whereabouts {
+			if _, there := kinds[o.Name]; !there && d.IPAM == foreign.TypeWhereabouts && !slices.Contains(p.ShareWith, d.String()) {
 				kinds[o.Name] = fencedMissing
 			}
 		}
@@ -128,8 +135,8 @@ func (t *look) reservedBefore(p *pool, beside, refused map[string]bool, had []st
 		}
 	}
 	for _, text := range had {
-		if i := strings.LastIndex(text, "-"); i > 0 && isRange(text) {
-			all[text[:i]] = true
+		if network, _, ok := parseRange(text); ok {
+			all[strings.TrimSuffix(network, "-")] = true
 		}
 	}
 	for _, d := range t.facts.Definitions {
@@ -145,18 +152,14 @@ func (t *look) reservedBefore(p *pool, beside, refused map[string]bool, had []st
 // have given: what exists, or is of no network_name or of the pool's own. Else only pods of a
 // definition that was written lately can have it, and these count by the time of that.
 func (t *look) isNew(p *pool, fence []string) bool {
-	had := map[string]bool{}
-	for _, text := range p.object.Status.Fenced {
-		had[text] = true
-	}
 	gives := map[string]bool{}
 	for _, o := range t.objects {
 		gives[o.name] = true
 	}
-	return slices.ContainsFunc(fence, func(text string) bool {
+	return slices.ContainsFunc(added(p.object.Status.Fenced, fence), func(text string) bool {
 		_, unnamed := reserved(text, "")
 		_, own := reserved(text, p.Domain)
-		return !had[text] && (unnamed || own || gives[text])
+		return unnamed || own || gives[text]
 	})
 }
 
@@ -221,18 +224,6 @@ func (t *look) let(p *pool, had []string) []string {
 	}
 	return had
 }
-
-// newly says what a fence has that it had not before, where it had something.
-func newly(had, fence []string) string {
-	i := slices.IndexFunc(fence, func(text string) bool { return !slices.Contains(had, text) })
-	if i < 0 || len(had) == 0 {
-		return ""
-	}
-	return fmt.Sprintf("; what is kept from whereabouts has changed, by %.60s: where a definition of that name is written again and again, name it in spec.shareWith", fence[i])
-}
-
-// isRange reports whether an item of a fence is a range, and not the name of an IPPool.
-func isRange(fenced string) bool { return strings.Contains(fenced, "/") }
 
 // lacksRanges reports whether an open pool fences IPPools alone: it was opened by a version that
 // fenced no reservations.
@@ -309,6 +300,11 @@ func (t *look) whyUnfenced(p *pool, unfenced []string) string {
 // as a reservation's name is, with a CIDR for the address. If whole is true, what lies between the
 // addresses that a definition gives is left out as well, where a person lets that one.
 func (t *look) unreserved(p *pool, networks, refused map[string]bool, had []string, whole bool) (texts []string) {
+	stays := map[string]bool{} // whereabouts': what these gave lately they may give again
+	for _, d := range t.facts.Definitions {
+		stays[d.String()] = d.IPAM == foreign.TypeWhereabouts && !refused[d.String()]
+	}
+	lately := slices.DeleteFunc(slices.Clone(t.facts.Former), func(d foreign.Definition) bool { return !stays[d.String()] || d.Takes == nil })
 	for network, reserves := range networks {
 		if !reserves || len(before(network))+len("::") > maxFenced { // no object has such a name
 			continue
@@ -338,6 +334,11 @@ func (t *look) unreserved(p *pool, networks, refused map[string]bool, had []stri
 				b.RemoveSet(spanned(p, set))
 			}
 		}
+		for _, d := range lately {
+			if d.NetworkName == network {
+				b.RemoveSet(d.Takes)
+			}
+		}
 		set, _ := b.IPSet() // of valid ranges alone
 		for _, c := range set.Prefixes() {
 			texts = append(texts, before(network)+c.String())
@@ -357,23 +358,4 @@ func spanned(p *pool, set *netipx.IPSet) *netipx.IPSet {
 	}
 	whole, _ := b.IPSet() // of valid ranges alone
 	return whole
-}
-
-// before returns what the names of reservations of a network_name begin with.
-func before(network string) string {
-	if network == "" {
-		return ""
-	}
-	return network + "-"
-}
-
-// reserved returns the range that a text of a fence names, if it is one of reservations of a
-// network_name.
-func reserved(text, network string) (c netip.Prefix, ok bool) {
-	rest, ok := strings.CutPrefix(text, before(network))
-	if !ok {
-		return c, false
-	}
-	c, err := netip.ParsePrefix(rest)
-	return c, err == nil
 }

@@ -82,7 +82,14 @@ func TestFenceOfANetworkNameThatIsGone(t *testing.T) {
 			t.Errorf("fenced before: %q, and another network has the name: it fences %q", fenced, got)
 		}
 	}
-	c := newCluster() // or its definition is a file on the nodes
+	c := newCluster() // it has no IPPool yet
+	c.names = newNames(c.now)
+	c.pools, c.record = []v1alpha1.IPPool{lan()}, map[string]any{"range": "10.9.0.0/16"}
+	c.names.edited(&was, &is, c.now)
+	if got, want := c.look(t).Fence, []string{"10.0.0.0/16", "red-10.0.0.0-16", "red-10.0.0.0/16"}; !slices.Equal(got, want) {
+		t.Errorf("without an IPPool: it fences %q; want %q", got, want)
+	}
+	c = newCluster() // or its definition is a file on the nodes
 	c.pools, c.record, c.object = []v1alpha1.IPPool{lan()}, map[string]any{"range": "10.0.0.0/16"}, "red-10.0.0.0-16"
 	if got := c.look(t).Fence; slices.Contains(got, "red-10.0.0.0/16") {
 		t.Errorf("a network that no definition had: it fences %q", got)
@@ -176,6 +183,40 @@ func TestOwnerOfAFenceHasTheLastWord(t *testing.T) {
 		if v := c.look(t); share == "" && (v.Stage != foreign.StageFence || !strings.Contains(v.Why, "by y-10.0.0.0-24: ")) {
 			t.Errorf("it waits at stage %d, %q; want what is new, and what to do", v.Stage, v.Why)
 		}
+	}
+}
+
+// TestOthersWrittenAgainAndAgain: nor does a definition of whereabouts' of another network, which
+// has no network_name, as the pool's reservations have none: what it gave lately is left out.
+func TestOthersWrittenAgainAndAgain(t *testing.T) {
+	for _, domain := range []string{"vlan20", ""} {
+		c := newCluster()
+		c.names = newNames(c.now)
+		p := lan()
+		p.Spec.ShareWith = []string{"ns/more-0"}
+		c.pools, c.record, c.domains = []v1alpha1.IPPool{p}, map[string]any{"range": "10.0.0.0/16"}, domain
+		past := 0
+		for i := range 40 {
+			is := definition("more-0", fmt.Sprintf(`{"name":"x","type":"macvlan","ipam":{"type":"whereabouts","range":"10.0.1.0/24","range_start":"10.0.1.%d"}}`, i+1))
+			if i > 0 {
+				was := definition("more-0", c.more[0])
+				c.names.edited(&was, &is, c.now)
+			}
+			c.more = []string{is.Spec.Config}
+			past += c.fences(t, 2, 2*time.Second)
+		}
+		if past < 50 {
+			t.Errorf("domain %q: past the fence in %d of 80 looks", domain, past)
+		}
+	}
+}
+
+// TestAdded: what is fenced in other parts is not new.
+func TestAdded(t *testing.T) {
+	had := []string{"10.0.0.0/17", "10.0.128.0/17", "red-10.0.0.0-16", "red-fd00::/64"}
+	fence := []string{"10.0.0.0/16", "10.0.0.0/15", "red-10.0.0.0/17", "red-10.0.0.0-16", "red-fd00::/65", "blue-10.0.0.0-16"}
+	if got, want := added(had, fence), []string{"10.0.0.0/15", "red-10.0.0.0/17", "blue-10.0.0.0-16"}; !slices.Equal(got, want) {
+		t.Errorf("new: %q; want %q", got, want)
 	}
 }
 

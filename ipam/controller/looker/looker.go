@@ -133,10 +133,11 @@ type ending struct {
 	since time.Time
 }
 
-// fence has the whereabouts IPPools that a pool fences, as text, and since when that has been seen.
+// fence is what a pool fences, in which state of the pool, and since when that has been seen.
 type fence struct {
-	of    string
-	since time.Time
+	of     string
+	fenced []string
+	since  time.Time
 }
 
 // spec is a pool's generation, since when it has been seen, and when a look has last found the pool
