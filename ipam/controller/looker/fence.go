@@ -300,11 +300,17 @@ func (t *look) whyUnfenced(p *pool, unfenced []string) string {
 // as a reservation's name is, with a CIDR for the address. If whole is true, what lies between the
 // addresses that a definition gives is left out as well, where a person lets that one.
 func (t *look) unreserved(p *pool, networks, refused map[string]bool, had []string, whole bool) (texts []string) {
-	stays := map[string]bool{} // whereabouts': what these gave lately they may give again
+	stays := map[string]*netipx.IPSet{} // whereabouts': of its CIDRs what it gave lately it may give again
 	for _, d := range t.facts.Definitions {
-		stays[d.String()] = d.IPAM == foreign.TypeWhereabouts && !refused[d.String()]
+		if d.IPAM == foreign.TypeWhereabouts && !refused[d.String()] {
+			var b netipx.IPSetBuilder
+			for _, c := range d.CIDRs {
+				b.AddPrefix(c)
+			}
+			stays[d.String()], _ = b.IPSet() // of valid prefixes alone
+		}
 	}
-	lately := slices.DeleteFunc(slices.Clone(t.facts.Former), func(d foreign.Definition) bool { return !stays[d.String()] || d.Takes == nil })
+	lately := slices.DeleteFunc(slices.Clone(t.facts.Former), func(d foreign.Definition) bool { return stays[d.String()] == nil || d.Takes == nil })
 	for network, reserves := range networks {
 		if !reserves || len(before(network))+len("::") > maxFenced { // no object has such a name
 			continue
@@ -336,7 +342,11 @@ func (t *look) unreserved(p *pool, networks, refused map[string]bool, had []stri
 		}
 		for _, d := range lately {
 			if d.NetworkName == network {
-				b.RemoveSet(d.Takes)
+				var again netipx.IPSetBuilder
+				again.AddSet(d.Takes)
+				again.Intersect(stays[d.String()])
+				set, _ := again.IPSet() // of sets alone
+				b.RemoveSet(set)
 			}
 		}
 		set, _ := b.IPSet() // of valid ranges alone

@@ -208,6 +208,24 @@ func TestOthersWrittenAgainAndAgain(t *testing.T) {
 		if past < 50 {
 			t.Errorf("domain %q: past the fence in %d of 80 looks", domain, past)
 		}
+		if got := c.look(t).Fence; !slices.Contains(got, "10.0.128.0/17") || !slices.Contains(got, "10.0.0.0/24") {
+			t.Errorf("domain %q: it fences %q; want all but 10.0.1.0/24", domain, got)
+		}
+	}
+	for _, was := range []string{
+		`{"name":"x","type":"macvlan","ipam":{"type":"whereabouts","range":"10.0.0.0/16"}}`,
+		`{"name":"x","type":"macvlan","ipam":{"type":"whereabouts"}}`, // its range is in a file
+		`{"name":"x","type":"macvlan","ipam":{"type":"host-local","subnet":"10.0.0.0/16"}}`,
+	} {
+		c := newCluster() // it is elsewhere now
+		c.names = newNames(c.now)
+		is := definition("more-0", `{"name":"x","type":"macvlan","ipam":{"type":"whereabouts","range":"10.5.0.0/16"}}`)
+		old := definition("more-0", was)
+		c.names.edited(&old, &is, c.now)
+		c.pools, c.record, c.more = []v1alpha1.IPPool{lan()}, map[string]any{"range": "10.0.0.0/16"}, []string{is.Spec.Config}
+		if got := c.look(t).Fence; !slices.Contains(got, "10.0.0.0/16") {
+			t.Errorf("what was %s: the pool fences %q; want all of its range", was, got)
+		}
 	}
 }
 
