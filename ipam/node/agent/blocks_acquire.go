@@ -74,9 +74,6 @@ func (bs *blocks) unsettled(p *pool, known *knownPool, n addressDemand) (block n
 	if err != nil {
 		return netip.Prefix{}, err
 	}
-	if !settled {
-		found = append(found, leaving...)
-	}
 	// Not within the Peek: who waits for the demand's lock in a transaction, while
 	// whoever has it begins one, waits for ever once the store's file has to grow.
 	for _, block := range found {
@@ -84,7 +81,32 @@ func (bs *blocks) unsettled(p *pool, known *knownPool, n addressDemand) (block n
 			return block, nil
 		}
 	}
+	if settled {
+		return netip.Prefix{}, nil
+	}
+	for _, block := range leaving {
+		if ok, err := bs.claimLeaving(p, known, block); ok || err != nil {
+			return block, err
+		}
+	}
 	return netip.Prefix{}, nil
+}
+
+// claimLeaving claims a block of this node that is being given back. Where each node has one
+// subnet, no acquire may be at another one meanwhile, nor have got it since the block was chosen.
+func (bs *blocks) claimLeaving(p *pool, known *knownPool, block netip.Prefix) (ok bool, err error) {
+	if known.Text.PerNode == nil {
+		return p.demands.claim(block), nil
+	}
+	if p.demands.claimAlone(block) == nil {
+		return false, nil
+	}
+	own, err := bs.ownLease(known)
+	if err != nil || own != block {
+		p.demands.unclaim(block)
+		return false, err
+	}
+	return true, nil
 }
 
 // freeIn returns how many addresses are free in each of some open blocks.

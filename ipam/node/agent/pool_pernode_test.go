@@ -151,6 +151,25 @@ func TestTakesBackOne(t *testing.T) {
 	})
 }
 
+// TestTakesBackNoneBesideAnAcquire: nor while an ADD that asks for an address by name is at another
+// subnet, or where it has got that since the first was chosen.
+func TestTakesBackNoneBesideAnAcquire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, p := newPerNodeAgent(t)
+		leaving, other := netip.MustParsePrefix("10.0.0.4/30"), netip.MustParsePrefix("10.0.0.8/30")
+		putLease(t, a, p, leaving.String(), protocol.Releasing)
+		release := p.demands.claimAlone(other)
+		if block, err := a.blocks.unsettled(p, p.known, addressDemand{family: allocator.IPv4}); err != nil || block.IsValid() {
+			t.Errorf("meanwhile it tries %v, %v; want none", block, err)
+		}
+		putLease(t, a, p, other.String(), protocol.Held)
+		release()
+		if ok, err := a.blocks.claimLeaving(p, p.known, leaving); ok || err != nil || !p.demands.claim(leaving) {
+			t.Errorf("then it claims %v: %v, %v; want that it does not", leaving, ok, err)
+		}
+	})
+}
+
 // TestNamedSubnet: an ADD that asks for an address by name leases no second subnet while another
 // ADD leases the node's first.
 func TestNamedSubnet(t *testing.T) {

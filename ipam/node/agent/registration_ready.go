@@ -11,7 +11,8 @@ import (
 )
 
 // readyTimeout is how long an agent that has started may stay not ready because the API server
-// does not list or confirm what its node holds.
+// does not list or confirm what its node holds. After the API server has gone back there is no such
+// bound: whoever restored it lets pods start, on other nodes too, once all agents are ready.
 const readyTimeout = time.Minute
 
 // announcement is what an agent has told the API server since it started.
@@ -30,16 +31,17 @@ func (reg *registration) ready(ctx context.Context) (bool, string) {
 	now := reg.sched.Now().Boot
 	reg.mu.Lock()
 	t, term, except, unseen := reg.announced, reg.registrar.Term, maps.Clone(reg.disputed), maps.Clone(reg.unseen)
+	back := reg.history.Restored
 	reg.mu.Unlock()
-	age := now - t.since
+	waits := now-t.since < readyTimeout || back != nil && !back.Back
 	switch {
 	case t.done:
 		return true, ""
 	case !t.heard:
 		return false, "no heartbeat has been accepted since the agent started"
-	case !t.listed && age < readyTimeout:
+	case !t.listed && waits:
 		return false, "what the API server has in this node's name is not known yet"
-	case t.listed && age < readyTimeout:
+	case t.listed && waits:
 		all, err := reg.allConfirmed(ctx, term, except, unseen)
 		if err != nil {
 			return false, err.Error()

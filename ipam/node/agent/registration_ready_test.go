@@ -24,6 +24,7 @@ func TestReady(t *testing.T) {
 		said      int64 // the term in which the node's lease was said last
 		others    bool  // it is another's
 		unseen    bool  // a list has shown that it is not there, and no answer since
+		back      bool  // the API server has gone back, and this has yet to be put back
 		want      bool
 	}{
 		{name: "no heartbeat was accepted", announced: announcement{listed: true}, said: 2},
@@ -37,6 +38,9 @@ func TestReady(t *testing.T) {
 		{name: "a lease was said in an earlier term", announced: announcement{heard: true, listed: true}, said: 1},
 		{name: "a lease is another's", announced: announcement{heard: true, listed: true}, said: 1, others: true, want: true},
 		{name: "a lease cannot be said", announced: announcement{heard: true, listed: true, since: -readyTimeout}, said: 1, want: true},
+		{name: "a lease cannot be said after a restore", announced: announcement{heard: true, listed: true, since: -readyTimeout}, said: 1, back: true},
+		{name: "nothing can be listed after a restore", announced: announcement{heard: true, since: -readyTimeout}, said: 2, back: true},
+		{name: "a lease is another's after a restore", announced: announcement{heard: true, listed: true, since: -readyTimeout}, said: 1, others: true, back: true, want: true},
 		{name: "it was ready before", announced: announcement{done: true}, said: 1, want: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -46,6 +50,9 @@ func TestReady(t *testing.T) {
 			a.reg.announced = tt.announced
 			a.reg.announced.since += now.Boot
 			lease := protocol.Right{Kind: protocol.RightLease, Name: "lan.0a000000.26", Phase: protocol.Held, UID: "u", Asserted: tt.said, Term: tt.said}
+			if tt.back {
+				a.reg.history.Restored = &protocol.Restoration{}
+			}
 			if tt.others {
 				a.reg.noteDisputed(lease.Name, true)
 			}
