@@ -65,15 +65,10 @@ func (t *look) fence(p *pool, had []string) (all, unfenced []string) {
 		refused[d.String()] = !slices.Contains(p.ShareWith, d.String())
 		networks[d.NetworkName] = true
 		reserves[d.NetworkName] = reserves[d.NetworkName] || refused[d.String()]
-		for _, o := range d.Whereabouts {
-			if _, there := kinds[o.Name]; !there && refused[d.String()] {
-				kinds[o.Name] = fencedMissing
-			}
-		}
 	}
 	for _, d := range p.SegmentLately(t.facts.Definitions, t.facts.Former) { // with one that was written anew
 		for _, o := range d.Whereabouts {
-			if _, there := kinds[o.Name]; !there && d.IPAM == foreign.TypeWhereabouts && !slices.Contains(p.ShareWith, d.String()) {
+			if _, there := kinds[o.Name]; !there && !slices.Contains(p.ShareWith, d.String()) {
 				kinds[o.Name] = fencedMissing
 			}
 		}
@@ -152,14 +147,10 @@ func (t *look) reservedBefore(p *pool, beside, refused map[string]bool, had []st
 // have given: what exists, or is of no network_name or of the pool's own. Else only pods of a
 // definition that was written lately can have it, and these count by the time of that.
 func (t *look) isNew(p *pool, fence []string) bool {
-	gives := map[string]bool{}
-	for _, o := range t.objects {
-		gives[o.name] = true
-	}
 	return slices.ContainsFunc(added(p.object.Status.Fenced, fence), func(text string) bool {
 		_, unnamed := reserved(text, "")
 		_, own := reserved(text, p.Domain)
-		return unnamed || own || gives[text]
+		return unnamed || own || slices.ContainsFunc(t.objects, func(o object) bool { return o.name == text })
 	})
 }
 

@@ -127,9 +127,8 @@ func TestOwnerLetsWhatIsFenced(t *testing.T) {
 	} {
 		for share, want := range map[string][]string{"": tt.had, "ns/more-0": tt.lifts} {
 			c := newCluster()
-			p := lan()
-			p.Status.Withheld, p.Status.Opening, p.Status.Fenced = nil, "1", tt.had
-			p.Status.FencedSince, p.Spec.ShareWith, p.Spec.Domain = new(metav1.NewTime(c.now.Add(-time.Hour))), []string{share}, "blue-lan"
+			p := openLan(c.now)
+			p.Status.Fenced, p.Spec.ShareWith, p.Spec.Domain = tt.had, []string{share}, "blue-lan"
 			c.pools, c.more, c.domains = []v1alpha1.IPPool{p}, []string{tt.config}, "vlan20"
 			for range 2 {
 				if got := c.look(t).Fence; !slices.Equal(got, want) {

@@ -15,16 +15,21 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
+// openLan is the pool lan, which was opened an hour ago, and withholds nothing.
+func openLan(now time.Time) v1alpha1.IPPool {
+	p, opened := lan(), now.Add(-time.Hour)
+	p.Status.Withheld, p.Status.Opening, p.Status.FencedSince = nil, "1", new(metav1.NewTime(opened))
+	p.Status.Conditions = []metav1.Condition{{Type: v1alpha1.PoolReady, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(opened.Add(time.Second))}}
+	return p
+}
+
 // TestSwitchedBesideAnOpenPool (I1): a definition of host-local's comes to an open pool, and is
 // switched to it a while later. What pods have got by host-local until then, and show after it, is
 // kept for them: the pool withholds nothing meanwhile.
 func TestSwitchedBesideAnOpenPool(t *testing.T) {
 	for _, how := range []string{"selects it", "and something was found before", "has it by default", "deleted by force"} {
 		c := newCluster()
-		p := lan()
-		p.Status.Withheld, p.Status.Opening, p.Status.FencedSince = nil, "1", new(metav1.NewTime(c.now.Add(-time.Hour)))
-		p.Status.Conditions = []metav1.Condition{{Type: v1alpha1.PoolReady, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(c.now.Add(-time.Hour + time.Second))}}
-		c.pools = []v1alpha1.IPPool{p}
+		c.pools = []v1alpha1.IPPool{openLan(c.now)}
 		var report protocol.Report
 		c.answer = func(q protocol.Query) protocol.Report { report.ID = q.ID; return report }
 		add := func(name, addr string) {
@@ -77,10 +82,7 @@ func TestFencesWhatWasSwitchedBesideAnOpenPool(t *testing.T) {
 	const tenures = `{"name":"more-0","type":"macvlan","ipam":{"type":"tenure","pool":"lan"}}`
 	for is, switched := range map[string]bool{tenures: true, theirs: false} {
 		c := newCluster()
-		p := lan()
-		p.Status.Withheld, p.Status.Opening, p.Status.FencedSince = nil, "1", new(metav1.NewTime(c.now.Add(-time.Hour)))
-		p.Status.Conditions = []metav1.Condition{{Type: v1alpha1.PoolReady, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(c.now.Add(-time.Hour + time.Second))}}
-		c.pools, c.more = []v1alpha1.IPPool{p}, []string{theirs}
+		c.pools, c.more = []v1alpha1.IPPool{openLan(c.now)}, []string{theirs}
 		c.record, c.object = map[string]any{"range": "10.0.0.0/16"}, "10.0.0.0-16"
 		c.answer = func(q protocol.Query) protocol.Report { return protocol.Report{ID: q.ID} }
 		if v := c.look(t); len(v.Others) != 1 || len(v.Fence) > 0 {
