@@ -65,6 +65,7 @@ func run(ctx context.Context, s *session.Session, port uint16) error {
 		return err
 	}
 	g := newGuard(at, newPage(c))
+	c.wait(ctx)
 	server := &http.Server{
 		Handler: g, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, IdleTimeout: time.Minute,
 		BaseContext: func(net.Listener) context.Context { return ctx },

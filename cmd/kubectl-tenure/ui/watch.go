@@ -163,6 +163,14 @@ func (c *cluster) run(ctx context.Context) {
 	}
 }
 
+// wait waits until all is listed, for [watched] at most. Before the watches have begun, a cache
+// refuses to be read.
+func (c *cluster) wait(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, watched)
+	defer cancel()
+	c.cache.WaitForCacheSync(ctx)
+}
+
 // askEvery is how often the API server is asked whether it answers.
 const askEvery = 5 * time.Second
 
