@@ -48,7 +48,8 @@ type Evidence struct {
 	// weighed are the pools that were weighed.
 	weighed   map[protocol.PoolName]*weighing
 	selecting map[string][]*Pod // by the definition that they select
-	claims    []claim           // by address, the best proof first
+	selected  map[selection]shownOf
+	claims    []claim // by address, the best proof first
 	// strays are the addresses of which the other IPAM has records of pods that nobody knows.
 	strays []netip.Addr
 	// given is by what the nodes say that Tenure has given an address to a pod, and runs,
@@ -84,6 +85,18 @@ type podUse struct {
 	node protocol.NodeName
 }
 
+// selection is a definition that a pod selects.
+type selection struct {
+	pod        *Pod
+	definition string
+}
+
+// shownOf is what a pod's status shows of a selection, and how often the pod selects it.
+type shownOf struct {
+	selected, shown int
+	addrs           []netip.Addr
+}
+
 // given is the network for which Tenure has given an address, and the pool; "" if its node does not
 // tell.
 type given struct {
@@ -115,7 +128,7 @@ const (
 func Gather(f Facts) *Evidence {
 	e := &Evidence{
 		Facts: f, pods: map[protocol.UID]*Pod{}, byName: map[string]*Pod{}, serves: map[protocol.UID][]podUse{},
-		known: map[string]*Definition{}, byNetwork: map[string][]*Definition{}, selecting: map[string][]*Pod{}, given: map[sighted][]given{}, runs: map[sighted]bool{}, gave: map[sighted][]protocol.PoolName{}, weighed: map[protocol.PoolName]*weighing{},
+		known: map[string]*Definition{}, byNetwork: map[string][]*Definition{}, selecting: map[string][]*Pod{}, selected: map[selection]shownOf{}, given: map[sighted][]given{}, runs: map[sighted]bool{}, gave: map[sighted][]protocol.PoolName{}, weighed: map[protocol.PoolName]*weighing{},
 		has: map[named]map[netip.Addr]bool{}, sorted: map[protocol.PoolName][]protocol.Lease{},
 	}
 	for _, b := range f.Kept {
@@ -137,9 +150,16 @@ func Gather(f Facts) *Evidence {
 		}
 		e.pods[p.uid()], e.byName[p.String()] = p, p
 		for _, d := range p.Selected {
-			e.selecting[d] = append(e.selecting[d], p)
+			of := e.selected[selection{p, d}]
+			if of.selected++; of.selected == 1 {
+				e.selecting[d] = append(e.selecting[d], p)
+			}
+			e.selected[selection{p, d}] = of
 		}
 		for _, s := range p.Shows {
+			of := e.selected[selection{p, s.Definition}]
+			of.shown, of.addrs = of.shown+1, append(of.addrs, s.Addrs...)
+			e.selected[selection{p, s.Definition}] = of
 			for _, a := range s.Addrs {
 				if !e.mayHave(named{p.on(), p.String()}, a, mostShown) {
 					continue

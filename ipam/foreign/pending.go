@@ -92,22 +92,8 @@ func (w *weighing) retries(p *Pod) bool {
 // shows reports whether a pod's status shows something for each selection of a definition, and only
 // such addresses of the pool as has says that the pod has.
 func (w *weighing) shows(p *Pod, d string, has func(netip.Addr) bool) bool {
-	left := 0
-	for _, name := range p.Selected {
-		if name == d {
-			left++
-		}
-	}
-	for _, s := range p.Shows {
-		if s.Definition != d {
-			continue
-		}
-		left--
-		if slices.ContainsFunc(s.Addrs, func(a netip.Addr) bool { return w.gives(a) && !has(a) }) {
-			return false
-		}
-	}
-	return left <= 0
+	of := w.selected[selection{p, d}]
+	return of.shown >= of.selected && !slices.ContainsFunc(of.addrs, func(a netip.Addr) bool { return w.gives(a) && !has(a) })
 }
 
 // hasAll reports whether a pod has all that it gets of the pool's networks: its status shows it,
@@ -138,7 +124,8 @@ func (w *weighing) hasAsked(p *Pod) bool {
 		}
 		other, twice := of[d.Network]
 		switch {
-		case twice && other != name && (w.awaits(name) || w.awaits(other)):
+		case twice && other == name: // selected twice
+		case twice && (w.awaits(name) || w.awaits(other)):
 			return false
 		case w.awaits(name) && (!slices.Contains(asked[d.Network], p.uid()) || w.movedLately(name)):
 			return false

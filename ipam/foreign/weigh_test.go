@@ -806,3 +806,28 @@ func TestLongReportOfManyPods(t *testing.T) {
 		}
 	}
 }
+
+// TestManySelections: the cost of a pod is in proportion to what it selects and shows. One that
+// selects a network as often as it may costs no more than many that select it less often.
+func TestManySelections(t *testing.T) {
+	const all = 32 * npwg.MaxSelections
+	look := func(each int) time.Duration {
+		f := Facts{Now: now, Definitions: []Definition{theirs}, Agents: map[protocol.NodeName]bool{"n1": true}, Reports: map[protocol.NodeName]protocol.Report{"n1": {}}}
+		for i := range all / each {
+			p := pod(fmt.Sprint("p", i), "ns/theirs", "")
+			p.Selected, p.Shows = slices.Repeat(p.Selected, each), slices.Repeat([]npwg.Shown{{Definition: "ns/theirs"}}, each)
+			f.Pods = append(f.Pods, p)
+		}
+		p := lan(t)
+		begun := time.Now()
+		Gather(f).Weigh(&p)
+		return time.Since(begun)
+	}
+	few, many := time.Hour, time.Hour
+	for range 5 {
+		few, many = min(few, look(16)), min(many, look(npwg.MaxSelections))
+	}
+	if t.Logf("%v with 16 selections each, %v with %d", few, many, npwg.MaxSelections); many > 4*few {
+		t.Errorf("%d selections take %v with %d of them each, and %v with 16", all, many, npwg.MaxSelections, few)
+	}
+}
