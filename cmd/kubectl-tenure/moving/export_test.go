@@ -1,18 +1,26 @@
 package moving
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 )
 
@@ -133,4 +141,67 @@ func TestRacksStayWithTenure(t *testing.T) {
 	if why := report.Segments[2].InTheWay; len(why) != 1 || !strings.Contains(why[0], "pool rail gives each node a subnet of its own (spec.perNode)") {
 		t.Errorf("in the way of rail: %v", why)
 	}
+}
+
+// TestLooksAgainBeforeItSwitches: what a pod gets while the others' addresses are recorded is
+// recorded, too, before any definition is switched.
+func TestLooksAgainBeforeItSwitches(t *testing.T) {
+	scheme, err := kube.Scheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := &v1alpha1.IPPool{}
+	pool.Name, pool.Spec.Ranges, pool.Spec.Allocation = "lan", []v1alpha1.Range{{CIDR: "10.0.0.0/24"}}, v1alpha1.AllocationStopped
+	lease := &v1alpha1.IPLease{}
+	lease.Name, lease.Spec.Pool, lease.Spec.Block, lease.Spec.Holder.Node = "lan-0", "lan", "10.0.0.0/28", "n1"
+	for i := range 16 {
+		if a := fmt.Sprintf("10.0.0.%d", i); i != 5 && i != 6 {
+			lease.Spec.Ceded = append(lease.Spec.Ceded, a)
+		}
+	}
+	lease.Status.Allocations = []string{"10.0.0.5 ns/old net1"}
+	objects := []client.Object{pool, lease}
+	for name, addr := range map[string]string{"old": "10.0.0.5", "late": "10.0.0.6"} {
+		objects = append(objects, runningPod(name, addr))
+	}
+	lease.Spec.Ceded = append(lease.Spec.Ceded, "10.0.0.6")
+	recorded := 0
+	kc := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
+			return c.List(ctx, list) //nolint:wrapcheck // there is one pool, and every pod runs
+		},
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if recorded++; recorded == 1 { // an ADD that was under way
+				lease.Spec.Ceded = slices.DeleteFunc(lease.Spec.Ceded, func(a string) bool { return a == "10.0.0.6" })
+				lease.Status.Allocations = append(lease.Status.Allocations, "10.0.0.6 ns/late net1")
+				if err := c.Update(ctx, lease); err != nil {
+					return err //nolint:wrapcheck // the test shows it
+				}
+			}
+			return c.Create(ctx, o, opts...) //nolint:wrapcheck // as the API server answers
+		},
+	}).Build()
+	synctest.Test(t, func(t *testing.T) {
+		d := foreign.Definition{Namespace: "ns", Name: "lan", Whereabouts: []foreign.Object{{Name: "10.0.0.0-24", Range: netip.MustParsePrefix("10.0.0.0/24")}}}
+		e := exporting{moving: moving{Session: &session.Session{Client: kc, Stderr: io.Discard}, timeout: time.Minute}, state: foreignState{definitions: []foreign.Definition{d}}}
+		has, err := e.recordAll(t.Context(), []string{"lan"}, []string{"ns/lan"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := kube.NewWhereaboutsPool("kube-system", "10.0.0.0-24")
+		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+			t.Fatal(err)
+		}
+		if text := fmt.Sprint(o.Object["spec"]); len(has.pods) != 2 || !strings.Contains(text, "ns/old") || !strings.Contains(text, "ns/late") {
+			t.Errorf("pods have %v, and whereabouts knows %s; want both pods", has.pods, text)
+		}
+	})
+}
+
+// runningPod is a pod whose status shows an address of definition ns/lan.
+func runningPod(name, addr string) *corev1.Pod {
+	o := &corev1.Pod{}
+	o.Namespace, o.Name = "ns", name
+	o.Annotations = map[string]string{npwg.AnnotationNetworks: "lan", npwg.AnnotationStatus: fmt.Sprintf(`[{"name":"ns/lan","interface":"net1","ips":[%q]}]`, addr)}
+	return o
 }
