@@ -11,10 +11,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-ipam/tenure/api/vif"
 	"github.com/tenure-ipam/tenure/ipam/controller/neutron"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -36,6 +38,10 @@ func (h hanging) hang(ctx context.Context) error {
 }
 
 func (h hanging) Get(ctx context.Context, _ client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+	return h.hang(ctx)
+}
+
+func (h hanging) Create(ctx context.Context, _ client.Object, _ ...client.CreateOption) error {
 	return h.hang(ctx)
 }
 
@@ -93,30 +99,38 @@ type withSubnets struct {
 	keys []string
 }
 
+func (s withSubnets) EnsureSubnet(context.Context, neutron.NewSubnet) (string, error) {
+	return "made", nil
+}
+
 func (s withSubnets) SubnetKeys(context.Context) ([]string, error) { return s.keys, nil }
 
-// TestSweepsEnd: a sweep that meets an API server which does not answer ends by itself, and nothing
-// waits for it any more.
-func TestSweepsEnd(t *testing.T) {
+// TestCallsEnd: a sweep, and the making of a pool, that meet an API server which does not answer end
+// by themselves, and nothing waits for them any more.
+func TestCallsEnd(t *testing.T) {
 	c := &cloud{ours: []neutron.Port{
 		ourPort("a", "gone", "10.9.0.5", macA), ourPort("b", "ub", "10.9.0.6", macB), ourPort("c", "ub", "10.9.0.7", macB),
 	}}
 	p, kc := newPorts(t, c, claimOf("ub", "10.9.0.6/24", `{"id":"b","mac":"`+macB+`","network":"net","subnets":["sub"]}`))
 	p.Live = hanging{}
 	r := &Subnets{
-		Cache: kc, Live: hanging{}, Log: slog.New(slog.DiscardHandler),
+		Cache: kc, Live: hanging{}, Write: hanging{}, Log: slog.New(slog.DiscardHandler),
 		Connect: func(context.Context) (SubnetMaker, error) { return withSubnets{keys: []string{"unused"}}, nil },
 	}
-	for name, sweep := range map[string]func(context.Context) error{
-		"of subnets": func(ctx context.Context) error {
+	for name, call := range map[string]func(context.Context) error{
+		"a pool that is made": func(ctx context.Context) error {
+			_, err := r.make(ctx, &nad.NetworkAttachmentDefinition{}, vif.NewSubnet{CIDR: "10.9.0.0/24"})
+			return err
+		},
+		"a sweep of subnets": func(ctx context.Context) error {
 			_, err := r.sweep(ctx, map[string]bool{"unused": true})
 			return err
 		},
-		"of claims that are gone": func(ctx context.Context) error {
+		"a sweep of claims that are gone": func(ctx context.Context) error {
 			_, err := p.sweep(ctx, findings{orphans: map[protocol.UID]bool{"gone": true}})
 			return err
 		},
-		"of ports too many": func(ctx context.Context) error {
+		"a sweep of ports too many": func(ctx context.Context) error {
 			_, err := p.sweep(ctx, findings{surplus: map[string]protocol.UID{"c": "ub"}})
 			return err
 		},
@@ -126,7 +140,7 @@ func TestSweepsEnd(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), long)
 			defer cancel()
 			begun := time.Now()
-			if err := sweep(ctx); err == nil || time.Since(begun) >= long {
+			if err := call(ctx); err == nil || time.Since(begun) >= long {
 				t.Errorf("%s: %v after %v; want an error sooner", name, err, time.Since(begun))
 			}
 		})
