@@ -229,26 +229,26 @@ func TestSwitchedUnderAnOpenPool(t *testing.T) {
 	}
 }
 
-// TestSaysWhatHoldsUpAnEnd: what stays kept, since an agent cannot read a file, is no matter of old
-// pods alone: the condition names node and file, and what to do.
+// TestSaysWhatHoldsUpAnEnd: what stays kept since a node cannot tell, and what may be given twice
+// since one did not answer, is no matter of old pods alone: the condition names the node, and says
+// what to do.
 func TestSaysWhatHoldsUpAnEnd(t *testing.T) {
-	s := seen{pool: pool("10.0.0.0/24"), now: noon, foreign: &foreign.Verdict{Held: []string{"node n1: /results/net-c-net1 is damaged"}}, tally: tally{foreign: 1}}
-	var st v1alpha1.IPPoolStatus
-	s.tellForeign(&st)
-	c := meta.FindStatusCondition(st.Conditions, v1alpha1.PoolForeignAddresses)
-	if c.Reason != "NodesCannotTell" || !strings.Contains(c.Message, "node n1: /results/net-c-net1 is damaged. ") || !strings.Contains(c.Message, "remove a damaged file") {
-		t.Errorf("reason %s, %q; want the node, its file, and what to do", c.Reason, c.Message)
-	}
-}
-
-// TestSaysWhereNoAgentIs: nor is what stays kept since no agent of a node could tell.
-func TestSaysWhereNoAgentIs(t *testing.T) {
-	s := seen{pool: pool("10.0.0.0/24"), now: noon, foreign: &foreign.Verdict{NoAgent: []protocol.NodeName{"n2"}}, tally: tally{foreign: 1}}
-	var st v1alpha1.IPPoolStatus
-	s.tellForeign(&st)
-	c := meta.FindStatusCondition(st.Conditions, v1alpha1.PoolForeignAddresses)
-	if c.Reason != "NodesCannotTell" || !strings.Contains(c.Message, "no agent answers on nodes n2. Have tenured run there") {
-		t.Errorf("reason %s, %q; want the node, and what to do", c.Reason, c.Message)
+	for _, tt := range []struct {
+		verdict foreign.Verdict
+		reason  string
+		says    []string
+	}{
+		{foreign.Verdict{Held: []string{"node n1: /results/net-c-net1 is damaged"}}, "NodesCannotTell", []string{"node n1: /results/net-c-net1 is damaged. ", "remove a damaged file"}},
+		{foreign.Verdict{NoAgent: []protocol.NodeName{"n2"}}, "NodesCannotTell", []string{"no agent answers on nodes n2. Have tenured run there"}},
+		{foreign.Verdict{PassedOver: []protocol.NodeName{"n3"}}, "NodesPassedOver", []string{"nodes n3 were not waited for", "may be given to others. See what tenured logs there"}},
+	} {
+		s := seen{pool: pool("10.0.0.0/24"), now: noon, foreign: &tt.verdict, tally: tally{foreign: 1}}
+		var st v1alpha1.IPPoolStatus
+		s.tellForeign(&st)
+		c := meta.FindStatusCondition(st.Conditions, v1alpha1.PoolForeignAddresses)
+		if c.Reason != tt.reason || slices.ContainsFunc(tt.says, func(text string) bool { return !strings.Contains(c.Message, text) }) {
+			t.Errorf("reason %s, %q; want reason %s, and %q", c.Reason, c.Message, tt.reason, tt.says)
+		}
 	}
 }
 
