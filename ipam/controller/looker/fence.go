@@ -66,7 +66,7 @@ func (t *look) fence(p *pool, had []string) (all, unfenced []string) {
 		networks[d.NetworkName] = true
 		reserves[d.NetworkName] = reserves[d.NetworkName] || refused[d.String()]
 	}
-	for _, d := range p.SegmentLately(t.facts.Definitions, t.facts.Former) { // with one that was written anew
+	for _, d := range p.SegmentLately(t.facts.Definitions, t.whereaboutsFormer()) { // with one that was written anew
 		for _, o := range d.Whereabouts {
 			if _, there := kinds[o.Name]; !there && !slices.Contains(p.ShareWith, d.String()) {
 				kinds[o.Name] = fencedMissing
@@ -119,12 +119,18 @@ func (t *look) fence(p *pool, had []string) (all, unfenced []string) {
 	return all, unfenced
 }
 
+// whereaboutsFormer returns what definitions were lately, as far as whereabouts ran them. What others
+// have of its keys they never gave.
+func (t *look) whereaboutsFormer() []foreign.Definition {
+	return slices.DeleteFunc(slices.Clone(t.facts.Former), func(d foreign.Definition) bool { return d.IPAM != foreign.TypeWhereabouts })
+}
+
 // reservedBefore returns network_names of which p fences reservations, beside some: those that a
 // definition said until a while ago, which was written anew for p, and those that were fenced
 // before. A name is none of these that a definition has which stays whereabouts'.
 func (t *look) reservedBefore(p *pool, beside, refused map[string]bool, had []string) map[string]bool {
 	all := map[string]bool{}
-	for _, d := range p.SegmentLately(t.facts.Definitions, t.facts.Former) {
+	for _, d := range p.SegmentLately(t.facts.Definitions, t.whereaboutsFormer()) {
 		if d.IPAM == foreign.TypeWhereabouts && !slices.Contains(p.ShareWith, d.String()) {
 			all[d.NetworkName] = true
 		}

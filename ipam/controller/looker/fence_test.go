@@ -89,6 +89,16 @@ func TestFenceOfANetworkNameThatIsGone(t *testing.T) {
 	if got, want := c.look(t).Fence, []string{"10.0.0.0/16", "red-10.0.0.0-16", "red-10.0.0.0/16"}; !slices.Equal(got, want) {
 		t.Errorf("without an IPPool: it fences %q; want %q", got, want)
 	}
+	for _, ipam := range []string{`"host-local","subnet":"10.0.0.0/16"`, `"tenure","mode":"local"`} { // whereabouts never ran it
+		other := definition("net", fmt.Sprintf(`{"name":"net","type":"macvlan","ipam":{"type":%s,"range":"10.0.0.0/16","network_name":"red"}}`, ipam))
+		c = newCluster()
+		c.names = newNames(c.now)
+		c.pools, c.record = []v1alpha1.IPPool{lan()}, map[string]any{"range": "10.9.0.0/16"}
+		c.names.edited(&other, &is, c.now)
+		if got := c.look(t).Fence; len(got) > 0 {
+			t.Errorf("of a definition of %s it fences %q", ipam, got)
+		}
+	}
 	c = newCluster() // or its definition is a file on the nodes
 	c.pools, c.record, c.object = []v1alpha1.IPPool{lan()}, map[string]any{"range": "10.0.0.0/16"}, "red-10.0.0.0-16"
 	if got := c.look(t).Fence; slices.Contains(got, "red-10.0.0.0/16") {
