@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
 	"github.com/tenure-ipam/tenure/ipam/node/agent"
 	"github.com/tenure-ipam/tenure/ipam/node/sched"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
@@ -95,10 +96,10 @@ func (n *simNode) openStore(a *simAgent) *store.Store {
 		n.nextStore()
 	}
 	st, err := store.OpenOn(drive{n.memory, n}, n.machine, storeID(n.machine, n.stores), o)
-	if err == nil && !st.Witnessed() && o.Witness != nil {
-		var id store.Identity
-		must(st.View(func(tx *store.Tx) (err error) { id, err = tx.Identity(); return err }))
-		if id.Boot == n.bootID() || id.Machine != "" && id.Machine != n.machine {
+	if err == nil && o.Witness != nil {
+		reason, _, why := daemon.Doubt(st, agent.Config{Boot: n.bootID(), Machine: n.machine})
+		must(why)
+		if reason != "" {
 			err = errors.Join(store.ErrOlder, st.Close())
 		}
 	}

@@ -4,12 +4,8 @@ import (
 	"context"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-
-	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/npwg"
-	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/kube"
+	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
 	"github.com/tenure-ipam/tenure/ipam/node/agent"
 	"github.com/tenure-ipam/tenure/ipam/node/sched"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
@@ -148,21 +144,7 @@ func (c agentCalls) Follow(ctx context.Context, name protocol.PoolName, changed 
 			changed(agent.Pool{}, false)
 			return
 		}
-		heard := agent.Pool{
-			Pool: p.Pool, Text: kube.PoolText(p.obj), Domain: p.obj.Spec.Domain, Access: kube.AccessOf(p.obj), ReuseAfter: kube.ReuseAfterOf(p.obj),
-			Foreign: meta.IsStatusConditionTrue(p.obj.Status.Conditions, v1alpha1.PoolForeignAddresses), GivenAway: kube.GivenAway(p.obj),
-		}
-		for _, s := range p.obj.Status.Selectors {
-			if pressure, err := allocator.ParsePressure(string(s.Pressure)); err == nil {
-				heard.Parts = append(heard.Parts, agent.PoolPart{Selector: s.Selector, Pressure: pressure, Exhausted: s.Exhausted})
-			}
-		}
-		if pressure, err := allocator.ParsePressure(string(p.obj.Status.Pressure)); err == nil {
-			heard.Pressure = pressure
-		}
-		if cond := meta.FindStatusCondition(p.obj.Status.Conditions, v1alpha1.PoolExhausted); cond != nil && cond.Status == "True" {
-			heard.Exhausted = cond.Message
-		}
+		heard := daemon.PoolOf(p.object())
 		heard.Edited = heard.Edited && c.n.w.fault != M55
 		c.n.hearPool(heard)
 		changed(heard, true)

@@ -52,7 +52,7 @@ func controllerBugs() []Bug {
 		{M46, "change the block size without closing", 600, []Invariant{I1}, nil},
 		{M51, "F by a clock that jumps", 300, []Invariant{I1}, nil},
 		{M54, "open a pool whatever others of its domain have leased", 16000, []Invariant{I1, I3}, withMoves},
-		{M55, "lease what an edit has brought before the controller has seen it", 4000, []Invariant{I1, I3}, withMoves},
+		{M55, "lease what an edit has brought before the controller has seen it", 10000, []Invariant{I1, I3}, withMoves},
 		{M56, "take over what takes a person's word without it", 3000, []Invariant{I1, I2}, withConfirmed},
 	}
 }

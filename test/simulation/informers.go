@@ -5,10 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/cmd/tenure-controller/controller"
 	"github.com/tenure-ipam/tenure/ipam/controller/grants"
-	"github.com/tenure-ipam/tenure/ipam/controller/pools"
-	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -132,9 +130,7 @@ func (c *simController) seeRegistration(ev simEvent[protocol.Registration]) {
 
 // poolState is what the broker is told of a pool.
 func (c *simController) poolState(p simPool) grants.PoolState {
-	shape, fault := c.shapes.Of(p.object())
-	pressure, _ := allocator.ParsePressure(string(p.obj.Status.Pressure)) // low, where none is decided
-	state := grants.PoolState{Pool: p.Pool, Generation: p.obj.Generation, Shape: shape, Fault: fault, Pressure: pressure, Restored: pools.Restored(p.obj), ReuseAfter: kube.ReuseAfterOf(p.obj)}
+	state := controller.PoolState(p.object(), c.shapes)
 	state.Edited = state.Edited && c.w.fault != M55
-	return c.lookState(state, p)
+	return state
 }

@@ -3,7 +3,6 @@ package simulation
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/netip"
 	"slices"
 	"time"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/controller/looker"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
 	"github.com/tenure-ipam/tenure/ipam/kube"
@@ -231,16 +229,6 @@ func (c liveLooks) ReadNode(_ context.Context, name protocol.NodeName) (protocol
 		}
 		return node, out
 	})
-}
-
-// lookState fills in what the broker is told of a pool where other IPAMs are looked for.
-func (c *simController) lookState(s grants.PoolState, p simPool) grants.PoolState {
-	if c.w.other != nil {
-		s.Unopened = p.obj.Status.Opening == ""
-		s.Unpooled = fmt.Sprint(p.obj.Status.Withheld)
-		s.GivenAway = kube.GivenAway(p.obj)
-	}
-	return s
 }
 
 // lie is what somebody reports who has stolen the agent's token: sandboxes that there are not, with

@@ -115,13 +115,7 @@ func feed(ctx context.Context, from cache.Informers, b *grants.Broker, shapes *p
 		b.Observe(lease)
 	}, func(l *v1alpha1.IPLease) { b.Forget(l.Name, protocol.UID(l.UID)) })
 	poolHandlers := handlers(func(p *v1alpha1.IPPool) {
-		shape, fault := shapes.Of(p)
-		pressure, _ := allocator.ParsePressure(string(p.Status.Pressure)) // low, where none is decided
-		b.SetPool(grants.PoolState{
-			Pool: kube.PoolOf(p), Generation: p.Generation, Shape: shape, Fault: fault, Pressure: pressure, Restored: pools.Restored(p),
-			Unopened: p.Status.Opening == "", Stopped: p.Spec.Allocation == v1alpha1.AllocationStopped, GivenAway: kube.GivenAway(p), Sourced: p.Spec.Source != nil,
-			Unpooled: kube.Unpooled(p), ReuseAfter: kube.ReuseAfterOf(p),
-		})
+		b.SetPool(PoolState(p, shapes))
 	}, func(p *v1alpha1.IPPool) {
 		b.DropPool(protocol.PoolName(p.Name), protocol.UID(p.UID))
 		shapes.Forget(p.UID)
@@ -139,6 +133,17 @@ func feed(ctx context.Context, from cache.Informers, b *grants.Broker, shapes *p
 		}
 	}
 	return nil
+}
+
+// PoolState returns what the broker has to know of a pool.
+func PoolState(p *v1alpha1.IPPool, shapes *pools.Shapes) grants.PoolState {
+	shape, fault := shapes.Of(p)
+	pressure, _ := allocator.ParsePressure(string(p.Status.Pressure)) // low, where none is decided
+	return grants.PoolState{
+		Pool: kube.PoolOf(p), Generation: p.Generation, Shape: shape, Fault: fault, Pressure: pressure, Restored: pools.Restored(p),
+		Unopened: p.Status.Opening == "", Stopped: p.Spec.Allocation == v1alpha1.AllocationStopped, GivenAway: kube.GivenAway(p), Sourced: p.Spec.Source != nil,
+		Unpooled: kube.Unpooled(p), ReuseAfter: kube.ReuseAfterOf(p),
+	}
 }
 
 // cachedRegistrations returns all registrations, as the cache has them.

@@ -32,11 +32,12 @@ func (p pools) Follow(ctx context.Context, name protocol.PoolName, changed func(
 			changed(agent.Pool{}, false)
 			return
 		}
-		changed(poolOf(o), true)
+		changed(PoolOf(o), true)
 	})
 }
 
-func poolOf(o *v1alpha1.IPPool) agent.Pool {
+// PoolOf returns what an agent has to know of a pool.
+func PoolOf(o *v1alpha1.IPPool) agent.Pool {
 	p := agent.Pool{
 		Pool: kube.PoolOf(o), Text: kube.PoolText(o), Domain: o.Spec.Domain, Access: kube.AccessOf(o), Stopped: o.Spec.Allocation == v1alpha1.AllocationStopped, GivenAway: kube.GivenAway(o), Sourced: o.Spec.Source != nil,
 		ReuseAfter:      kube.ReuseAfterOf(o),

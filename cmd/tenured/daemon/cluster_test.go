@@ -49,7 +49,7 @@ func TestTooManyStrangers(t *testing.T) {
 		if reason != "" {
 			o.Status.Conditions = []metav1.Condition{{Type: v1alpha1.PoolStrangers, Status: metav1.ConditionTrue, Reason: reason}}
 		}
-		if got := poolOf(o).DetectConflicts; got != asks {
+		if got := PoolOf(o).DetectConflicts; got != asks {
 			t.Errorf("with reason %q it is asked: %t; want %t", reason, got, asks)
 		}
 	}
@@ -62,11 +62,11 @@ func TestGivenAway(t *testing.T) {
 		o := &v1alpha1.IPPool{Status: v1alpha1.IPPoolStatus{Leasing: leasing, Conditions: []metav1.Condition{
 			{Type: v1alpha1.PoolWithheld, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonGivenAway},
 		}}}
-		if got := poolOf(o).GivenAway; got != want {
+		if got := PoolOf(o).GivenAway; got != want {
 			t.Errorf("%s: given away %t; want %t", leasing, got, want)
 		}
 		o.Status.Conditions[0].Reason = v1alpha1.ReasonNotLookedAt
-		if poolOf(o).GivenAway {
+		if PoolOf(o).GivenAway {
 			t.Errorf("%s: what an edit has added counts as given away", leasing)
 		}
 	}

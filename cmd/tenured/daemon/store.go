@@ -54,7 +54,7 @@ func openStore(ctx context.Context, path string, o store.Options, a agent.Config
 	case err != nil:
 		return nil, fmt.Errorf("open the store: %w", err)
 	default:
-		if reason, what, err = doubt(st, a); err != nil || reason != "" {
+		if reason, what, err = Doubt(st, a); err != nil || reason != "" {
 			if err = errors.Join(err, st.Close()); err != nil {
 				return nil, fmt.Errorf("open the store: %w", err)
 			}
@@ -75,11 +75,11 @@ func openStore(ctx context.Context, path string, o store.Options, a agent.Config
 	return st, nil
 }
 
-// doubt returns why a store that reads well may all the same not be the one that
+// Doubt returns why a store that reads well may all the same not be the one that
 // last answered here, for the name and for people; empty if nothing speaks against
 // it. The counter beside the socket proves a store; it is lost with every boot, and
 // then nothing of the boot before can run any more.
-func doubt(st *store.Store, a agent.Config) (reason, what string, err error) {
+func Doubt(st *store.Store, a agent.Config) (reason, what string, err error) {
 	if st.Witnessed() {
 		return "", "", nil
 	}
