@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -53,7 +54,7 @@ func (ps *pools) forget(ctx context.Context) {
 	}
 }
 
-// gonePools returns the pools that were gone at the last call, too, and that nobody has named
+// gone returns, by name, the pools that were gone at the last call, too, and that nobody has named
 // since. While the API server's data may have gone back none is: it may come again.
 func (ps *pools) gone() (gone []*pool) {
 	restored, _ := ps.reg.restored("")
@@ -68,6 +69,7 @@ func (ps *pools) gone() (gone []*pool) {
 			gone = append(gone, p)
 		}
 	}
+	slices.SortFunc(gone, func(p, q *pool) int { return cmp.Compare(p.name, q.name) })
 	return gone
 }
 
