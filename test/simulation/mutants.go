@@ -123,7 +123,7 @@ var mutants = map[Fault][]mutation{
 	return &knownPool{Pool: heard,`}},
 	M67: {{"claims/topology.go", "		if p.pool != from.Pool {", `		if p.pool != from.Pool || mutant.On == "M67" {`}},
 	M68: {{"ipam/node/agent/pool_nodes.go", "	same := told == \"\" ||", `	same := told == "" || mutant.On == "M68" && ps.labels != "" ||`}},
-	M69: {{"ipam/node/agent/pool_pernode.go", "err != nil || own.IsValid() || len(", `err != nil || own.IsValid() && mutant.On != "M69" || len(`}},
+	M69: {{"ipam/node/agent/pool_pernode.go", "err != nil || own.Block.IsValid() || len(", `err != nil || own.Block.IsValid() && mutant.On != "M69" || len(`}},
 	M70: {{"ipam/node/agent/blocks_idle.go", "		if stay[r.Name] {", `		if stay[r.Name] && mutant.On != "M70" {`}},
 	M71: {{"ipam/node/agent/devices.go", "|| sandboxes()(att.Pod.UID) {", `|| mutant.On != "M71" && sandboxes()(att.Pod.UID) {`}},
 	M72: {{"ipam/node/agent/devices.go", "|| !slices.Contains(now.Devices, att.IfName))", `|| mutant.On != "M72" && !slices.Contains(now.Devices, att.IfName))`}},

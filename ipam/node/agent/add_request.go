@@ -185,7 +185,7 @@ func (a *Agent) await(ctx context.Context, add *addCall, r protocol.Right) (_ pr
 	ev := protocol.Event{Kind: protocol.EventWant}
 	for {
 		entry := a.rights.requests.try(r.Name, add.requester(), a.sched.Now())
-		now, res, err := a.rights.settleForADD(ctx, r, a.rights.beginWith(ev))
+		now, res, err := a.rights.settleForADD(ctx, r, a.rights.beginWith(ev), nil)
 		switch res.Verdict {
 		case protocol.VerdictUsable:
 			a.metrics.asked.WithLabelValues("granted").Inc()

@@ -89,7 +89,7 @@ func (a *Agent) hasClaim(ctx context.Context, c protocol.Claim, ask protocol.Use
 func (a *Agent) settleUse(ctx context.Context, r protocol.Right) (protocol.Right, protocol.Result, error) {
 	ev := protocol.Event{Kind: protocol.EventRenew, Use: r.Use, Addrs: r.Addrs, Leases: r.Leases}
 	for wait := claimWait; ; wait = min(2*wait, 16*claimWait) {
-		got, res, err := a.rights.settleForADD(ctx, r, a.rights.beginWith(ev))
+		got, res, err := a.rights.settleForADD(ctx, r, a.rights.beginWith(ev), nil)
 		if err != nil || res.Verdict != protocol.VerdictLater && res.Verdict != protocol.VerdictGone {
 			return got, res, err
 		}

@@ -191,17 +191,17 @@ func (bs *blocks) obtainExact(ctx context.Context, p *pool, n addressDemand) (un
 		return nil, &notReadyError{Pool: p.name, Why: why, News: true}
 	}
 	block := known.shape.Block(n.exact, known.bits(n.family))
+	var release func()
 	if known.Text.PerNode != nil {
-		release := p.demands.claimAlone(block)
-		if release == nil { // the node may have a subnet in a moment, and has one only
+		if release = p.demands.claimAlone(block); release == nil { // the node may have a subnet in a moment, and has one only
 			return nil, bs.awaitAcquire(ctx, p)
 		}
-		defer release()
 		if err := bs.notThisNodes(known, n.exact, block); err != nil {
+			release()
 			return nil, err
 		}
 	}
-	r, res, err := bs.rights.settleForADD(ctx, leaseRight(known.Pool, block), bs.rights.beginWith(protocol.Event{Kind: protocol.EventWant}))
+	r, res, err := bs.rights.settleForADD(ctx, leaseRight(known.Pool, block), bs.rights.beginWith(protocol.Event{Kind: protocol.EventWant}), release)
 	switch {
 	case err != nil:
 		return nil, notSettled(p, block, err)

@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"math"
 	"net/netip"
+	"slices"
 
 	"go4.org/netipx"
 
@@ -45,8 +46,8 @@ func (bs *blocks) acquire(ctx context.Context, p *pool, n addressDemand) (unmet,
 // try. The Update that uses the block looks at its right again.
 func (bs *blocks) unsettled(p *pool, known *knownPool, n addressDemand) (block netip.Prefix, err error) {
 	term, unserving := bs.reg.term(), bs.rights.unserving.blocks(p.name)
+	may := known.mayLease(bs.cfg.Node)
 	var found, leaving []netip.Prefix
-	settled := false
 	err = bs.st.Peek(func(tx *store.Tx) error {
 		free, err := freeIn(tx, p.name, n.family, unserving)
 		if err != nil {
@@ -56,17 +57,16 @@ func (bs *blocks) unsettled(p *pool, known *knownPool, n addressDemand) (block n
 			if err != nil {
 				return err
 			}
-			settled = settled || known.isSubnet(r)
 			waits := r.Phase == protocol.Noted || r.Phase == protocol.Releasing || r.Phase == protocol.Held && !r.Usable(term) && free[r.Block] > 0
 			if r.Kind != protocol.RightLease || r.Pool != p.name || !waits || allocator.FamilyOf(r.Block.Addr()) != n.family {
 				continue
 			}
 			switch {
 			case !known.gives(r.Block, n):
-			case r.Phase == protocol.Releasing:
-				leaving = append(leaving, r.Block)
-			default:
+			case r.Phase != protocol.Releasing:
 				found = append(found, r.Block)
+			case may(r.Block):
+				leaving = append(leaving, r.Block)
 			}
 		}
 		return nil
@@ -76,37 +76,42 @@ func (bs *blocks) unsettled(p *pool, known *knownPool, n addressDemand) (block n
 	}
 	// Not within the Peek: who waits for the demand's lock in a transaction, while
 	// whoever has it begins one, waits for ever once the store's file has to grow.
-	for _, block := range found {
-		if p.demands.claim(block) {
-			return block, nil
-		}
-	}
-	if settled {
-		return netip.Prefix{}, nil
-	}
-	for _, block := range leaving {
-		if ok, err := bs.claimLeaving(p, known, block); ok || err != nil {
+	for _, block := range slices.Concat(found, leaving) {
+		if ok, err := bs.claimOwn(p, known, block); ok || err != nil {
 			return block, err
 		}
 	}
 	return netip.Prefix{}, nil
 }
 
-// claimLeaving claims a block of this node that is being given back. Where each node has one
-// subnet, no acquire may be at another one meanwhile, nor have got it since the block was chosen.
-func (bs *blocks) claimLeaving(p *pool, known *knownPool, block netip.Prefix) (ok bool, err error) {
+// claimOwn claims a block that this node has, may have got, or is giving back. Where each node has
+// one subnet, no acquire may be at another one meanwhile. Nor may the record have gone since the
+// block was chosen, nor the node take a subnet back if it has another, or may have got one.
+func (bs *blocks) claimOwn(p *pool, known *knownPool, block netip.Prefix) (ok bool, err error) {
 	if known.Text.PerNode == nil {
 		return p.demands.claim(block), nil
 	}
 	if p.demands.claimAlone(block) == nil {
 		return false, nil
 	}
-	own, err := bs.ownLease(known)
-	if err != nil || own != block {
+	leaving, settled := false, false
+	err = bs.st.Peek(func(tx *store.Tx) error {
+		for r, err := range tx.Rights() {
+			switch {
+			case err != nil:
+				return err
+			case r.Kind == protocol.RightLease && r.Pool == p.name && r.Block == block:
+				leaving, ok = r.Phase == protocol.Releasing, true
+			default:
+				settled = settled || known.isSubnet(r)
+			}
+		}
+		return nil
+	})
+	if ok = ok && err == nil && !(leaving && settled); !ok {
 		p.demands.unclaim(block)
-		return false, err
 	}
-	return true, nil
+	return ok, err
 }
 
 // freeIn returns how many addresses are free in each of some open blocks.

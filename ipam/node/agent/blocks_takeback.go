@@ -38,7 +38,7 @@ func (bs *blocks) takeBack(ctx context.Context, p *pool, known *knownPool, n add
 			return protocol.Event{}, errNothing
 		}
 		return protocol.Event{Kind: protocol.EventTakeBack, Addrs: addrs}, nil
-	})
+	}, nil)
 	if errors.Is(err, errNothing) { // another acquire was faster
 		return true, nil
 	}
@@ -120,7 +120,7 @@ func (bs *blocks) rereadCeded(ctx context.Context, p *pool) error {
 	})
 	for _, r := range of {
 		if err == nil {
-			_, _, err = bs.rights.settleForADD(ctx, r, bs.rights.beginWith(protocol.Event{Kind: protocol.EventRecheck}))
+			_, _, err = bs.rights.settleForADD(ctx, r, bs.rights.beginWith(protocol.Event{Kind: protocol.EventRecheck}), nil)
 		}
 	}
 	return err

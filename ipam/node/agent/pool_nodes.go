@@ -161,7 +161,7 @@ func (a *Agent) showConsumer(ctx context.Context, add *addCall, c protocol.Claim
 	if was, known := a.right(r.Name); known && was.UID != "" {
 		return // it is there
 	}
-	if _, _, err := a.rights.settleForADD(ctx, r, a.rights.beginWith(protocol.Event{Kind: protocol.EventWant})); err != nil {
+	if _, _, err := a.rights.settleForADD(ctx, r, a.rights.beginWith(protocol.Event{Kind: protocol.EventWant}), nil); err != nil {
 		a.log.DebugContext(ctx, "claim's consumer not shown", "claim", c.Ref().String(), "error", err)
 	}
 }

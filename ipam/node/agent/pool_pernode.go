@@ -73,10 +73,11 @@ func (p *knownPool) isSubnet(r protocol.Right) bool {
 	return there && (r.Phase == protocol.Noted || r.Phase == protocol.Held)
 }
 
-// ownLease returns the block of a pool that this node has leased, or may have. One that the ranges
-// do not have any more is none. Nor is one of which nothing new is given, since it was taken away,
-// or the store was lost that had it. One that is being given back counts only if there is no other.
-func (bs *blocks) ownLease(known *knownPool) (own netip.Prefix, err error) {
+// ownLease returns the lease of a pool that this node has, or may have; one without a block if
+// there is none. One of a block that the ranges do not have any more does not count. Nor does one
+// of which nothing new is given, since it was taken away, or the store was lost that had it. One
+// that is being given back counts only if there is no other.
+func (bs *blocks) ownLease(known *knownPool) (own protocol.Right, err error) {
 	err = bs.st.Peek(func(tx *store.Tx) error {
 		for r, err := range tx.Rights() {
 			if err != nil {
@@ -86,7 +87,7 @@ func (bs *blocks) ownLease(known *knownPool) (own netip.Prefix, err error) {
 				continue
 			}
 			if _, there := known.shape.Locate(r.Block.Addr()); there {
-				if own = r.Block; r.Phase != protocol.Releasing {
+				if own = r; r.Phase != protocol.Releasing {
 					return nil
 				}
 			}
@@ -101,7 +102,7 @@ func (bs *blocks) ownLease(known *knownPool) (own netip.Prefix, err error) {
 // are locked.
 func (bs *blocks) subnetsFor(p *pool, known *knownPool) (may func(block netip.Prefix) bool, err error) {
 	if known.Text.PerNode != nil {
-		if own, err := bs.ownLease(known); err != nil || own.IsValid() || len(p.demands.trying) > 0 {
+		if own, err := bs.ownLease(known); err != nil || own.Block.IsValid() || len(p.demands.trying) > 0 {
 			return nil, err
 		}
 	}
@@ -120,8 +121,10 @@ func (bs *blocks) noBlock(ctx context.Context, p *pool, known *knownPool, n addr
 	switch {
 	case err != nil:
 		return e
-	case own.IsValid():
-		in, _ := known.shape.Locate(own.Addr())
+	case own.Phase == protocol.Releasing:
+		e.Message = fmt.Sprintf("subnet %v of pool %s is still being given back by node %s, which gets another one then", own.Block, p.name, bs.cfg.Node)
+	case own.Block.IsValid():
+		in, _ := known.shape.Locate(own.Block.Addr())
 		e.Message = fmt.Sprintf("subnet %v, which node %s has of pool %s, has no address left: delete pods on the node, or make a pool with wider subnets", in.Prefix, bs.cfg.Node, p.name)
 	case pin.IsValid():
 		holder, remedy := "is not free", "correct spec.perNode.pinned, or drain that node"
@@ -148,10 +151,10 @@ func (bs *blocks) notThisNodes(known *knownPool, a netip.Addr, block netip.Prefi
 	switch {
 	case err != nil:
 		return err
-	case own.IsValid() && own != block:
-		has, _ := known.shape.Locate(own.Addr())
+	case own.Block.IsValid() && own.Block != block:
+		has, _ := known.shape.Locate(own.Block.Addr())
 		why = fmt.Errorf("this node's subnet is %v (spec.perNode)", has.Prefix)
-	case !own.IsValid() && pin.IsValid() && in.Prefix != pin:
+	case !own.Block.IsValid() && pin.IsValid() && in.Prefix != pin:
 		why = fmt.Errorf("this node's subnet is %v (spec.perNode.pinned)", pin)
 	case others[in.Prefix] != "":
 		why = fmt.Errorf("%v is pinned to node %s (spec.perNode.pinned)", in.Prefix, others[in.Prefix])

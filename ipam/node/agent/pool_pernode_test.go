@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 	"slices"
@@ -138,6 +139,7 @@ func TestTakesBackOne(t *testing.T) {
 			{"the create of another is in doubt", "10.0.0.8/30", protocol.Noted, "10.0.0.8/30"},
 			{"another was taken away", "10.0.0.8/30", protocol.Lost, "10.0.0.4/30"},
 			{"another is one that the ranges had before", "10.9.0.4/30", protocol.Held, "10.0.0.4/30"},
+			{"it gives back another, too", "10.0.0.8/30", protocol.Releasing, "10.0.0.4/30"},
 		} {
 			a, p := newPerNodeAgent(t)
 			putLease(t, a, p, "10.0.0.4/30", protocol.Releasing)
@@ -164,8 +166,66 @@ func TestTakesBackNoneBesideAnAcquire(t *testing.T) {
 		}
 		putLease(t, a, p, other.String(), protocol.Held)
 		release()
-		if ok, err := a.blocks.claimLeaving(p, p.known, leaving); ok || err != nil || !p.demands.claim(leaving) {
+		if ok, err := a.blocks.claimOwn(p, p.known, leaving); ok || err != nil || !p.demands.claim(leaving) {
 			t.Errorf("then it claims %v: %v, %v; want that it does not", leaving, ok, err)
+		}
+	})
+}
+
+// TestTakesBackNoneForOthers: nor one that another node waits for, nor any while one is pinned to
+// this node.
+func TestTakesBackNoneForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, pin := range []poolspec.Pin{{Node: "n2", CIDR: "10.0.0.4/30"}, {Node: "n1", CIDR: "10.0.0.8/30"}} {
+			a, p := newPerNodeAgent(t, pin)
+			putLease(t, a, p, "10.0.0.4/30", protocol.Releasing)
+			if block, err := a.blocks.unsettled(p, p.known, addressDemand{family: allocator.IPv4}); err != nil || block.IsValid() {
+				t.Errorf("with %s pinned to %s it takes back %v, %v; want none", pin.CIDR, pin.Node, block, err)
+			}
+			want := "10.0.0.4/30 of pool lan is still being given back by node n1"
+			if why := a.blocks.noBlock(t.Context(), p, p.known, addressDemand{family: allocator.IPv4}).Error(); !strings.Contains(why, want) {
+				t.Errorf("it says %q; want %q", why, want)
+			}
+		}
+	})
+}
+
+// TestForgottenSubnet: a subnet whose record has gone since it was chosen is not begun anew: the
+// node may have another by then.
+func TestForgottenSubnet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, p := newPerNodeAgent(t)
+		chosen := netip.MustParsePrefix("10.0.0.4/30")
+		putLease(t, a, p, "10.0.0.8/30", protocol.Held)
+		if ok, err := a.blocks.claimOwn(p, p.known, chosen); ok || err != nil || !p.demands.claim(chosen) {
+			t.Errorf("it claims %v: %v, %v; want that it does not", chosen, ok, err)
+		}
+	})
+}
+
+// TestNamedSubnetOfAnADDThatEnds: an ADD that asks for an address by name, and ends while the disk
+// is slow, goes on to have its subnet: no other acquire leases another one meanwhile.
+func TestNamedSubnetOfAnADDThatEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, p := newPerNodeAgent(t)
+		st, hang := newHangingStore(t)
+		if err := st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutIdentity(store.Identity{Node: "n1", Term: 3}) }); err != nil {
+			t.Fatal(err)
+		}
+		a.st = st
+		goOn := hang(func(tx *store.Tx) error { return tx.PutIdentity(store.Identity{Node: "n1", Term: 3, Machine: "m"}) })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := a.blocks.obtainExact(ctx, p, addressDemand{family: allocator.IPv4, exact: netip.MustParseAddr("10.0.0.9")}); err == nil {
+			t.Error("the ADD has the subnet although the disk hangs")
+		}
+		if block, ok, trying, err := a.blocks.candidate(p, p.known, addressDemand{family: allocator.IPv4}, nil); ok || !trying || err != nil {
+			t.Errorf("another acquire tries %v (%v), waits %v, %v; want that it waits", block, ok, trying, err)
+		}
+		goOn()
+		synctest.Wait()
+		if len(p.demands.trying) > 0 {
+			t.Errorf("it is at %v still", p.demands.trying)
 		}
 	})
 }
@@ -235,8 +295,8 @@ func TestSubnetBesideOneThatGoes(t *testing.T) {
 			a, p := newPerNodeAgent(t)
 			putLease(t, a, p, "10.0.0.0/30", protocol.Releasing)
 			putLease(t, a, p, "10.0.0.4/30", phase)
-			if own, err := a.blocks.ownLease(p.known); err != nil || own.String() != want {
-				t.Errorf("beside one that goes, and with one that is %s, the node's own is %v, %v; want %s", phase, own, err, want)
+			if own, err := a.blocks.ownLease(p.known); err != nil || own.Block.String() != want {
+				t.Errorf("beside one that goes, and with one that is %s, the node's own is %v, %v; want %s", phase, own.Block, err, want)
 			}
 		}
 	})

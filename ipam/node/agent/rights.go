@@ -90,13 +90,16 @@ func (rs *rights) settle(ctx context.Context, fresh protocol.Right, begin beginn
 // allows; what is begun goes on in the background. Nothing is begun for an ADD that has ended:
 // another ADD may come after it and be answered with the right, which must not become the first
 // one's again. So the right stays locked all the while. A right that was found gone is begun anew,
-// once.
-func (rs *rights) settleForADD(ctx context.Context, fresh protocol.Right, begin beginning) (protocol.Right, protocol.Result, error) {
+// once. ended, if it is not nil, is called when nothing goes on any more.
+func (rs *rights) settleForADD(ctx context.Context, fresh protocol.Right, begin beginning, ended func()) (protocol.Right, protocol.Result, error) {
 	r, res := fresh, protocol.Result{Verdict: protocol.VerdictLater}
 	var err error
 	done := make(chan struct{})
 	rs.background(func(running context.Context) {
 		defer close(done)
+		if ended != nil {
+			defer ended()
+		}
 		var release func()
 		if release, err = rs.locks.Lock(running, rs.sched, fresh.Name); err != nil {
 			return

@@ -22,7 +22,7 @@ func (rs *rights) confirm(ctx context.Context, name string) error {
 	if err != nil || !ok {
 		return err
 	}
-	r, res, err := rs.settleForADD(ctx, r, rs.beginWith(protocol.Event{Kind: protocol.EventWant}))
+	r, res, err := rs.settleForADD(ctx, r, rs.beginWith(protocol.Event{Kind: protocol.EventWant}), nil)
 	if err == nil && !r.Usable(rs.reg.term()) && (res.Verdict == protocol.VerdictLater || res.Verdict == protocol.VerdictRefused) {
 		err = &assign.UnconfirmedError{Right: name, Why: res.Why}
 	}
