@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,6 +27,8 @@ type History struct {
 	// Restored is set from when the API server was seen to have gone back until the
 	// node's pools have been opened again.
 	Restored *Restoration `json:"restored,omitempty"`
+	// HeardSince are the pools that the agent has first heard of since then.
+	HeardSince []PoolName `json:"heardSince,omitempty"`
 }
 
 // number returns a resourceVersion as a number, 0 for one that is none: nothing is
@@ -67,6 +70,14 @@ func (h History) SawRegistration(s Registration) History {
 // SawEpoch returns h with the epoch of a pool.
 func (h History) SawEpoch(epoch string) History {
 	h.Epoch = max(h.Epoch, epoch)
+	return h
+}
+
+// FirstHeard returns h with a pool of which the agent had not heard before.
+func (h History) FirstHeard(name PoolName) History {
+	if h.Restored != nil && !slices.Contains(h.HeardSince, name) {
+		h.HeardSince = append(slices.Clip(h.HeardSince), name)
+	}
 	return h
 }
 

@@ -119,8 +119,8 @@ func (t *look) fence(p *pool, had []string) (all, unfenced []string) {
 	return all, unfenced
 }
 
-// whereaboutsFormer returns what definitions were lately, as far as whereabouts ran them. What others
-// have of its keys they never gave.
+// whereaboutsFormer returns what definitions were lately, as far as whereabouts ran them. What
+// others have of its keys they never gave.
 func (t *look) whereaboutsFormer() []foreign.Definition {
 	return slices.DeleteFunc(slices.Clone(t.facts.Former), func(d foreign.Definition) bool { return d.IPAM != foreign.TypeWhereabouts })
 }

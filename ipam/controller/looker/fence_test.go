@@ -89,7 +89,8 @@ func TestFenceOfANetworkNameThatIsGone(t *testing.T) {
 	if got, want := c.look(t).Fence, []string{"10.0.0.0/16", "red-10.0.0.0-16", "red-10.0.0.0/16"}; !slices.Equal(got, want) {
 		t.Errorf("without an IPPool: it fences %q; want %q", got, want)
 	}
-	for _, ipam := range []string{`"host-local","subnet":"10.0.0.0/16"`, `"tenure","mode":"local"`} { // whereabouts never ran it
+	// Or whereabouts never ran it.
+	for _, ipam := range []string{`"host-local","subnet":"10.0.0.0/16"`, `"tenure","mode":"local"`} {
 		other := definition("net", fmt.Sprintf(`{"name":"net","type":"macvlan","ipam":{"type":%s,"range":"10.0.0.0/16","network_name":"red"}}`, ipam))
 		c = newCluster()
 		c.names = newNames(c.now)

@@ -105,8 +105,8 @@ func (s withSubnets) EnsureSubnet(context.Context, neutron.NewSubnet) (string, e
 
 func (s withSubnets) SubnetKeys(context.Context) ([]string, error) { return s.keys, nil }
 
-// TestCallsEnd: a sweep, and the making of a pool, that meet an API server which does not answer end
-// by themselves, and nothing waits for them any more.
+// TestCallsEnd: a sweep, or a pool's making, that meets an API server which does not answer ends by
+// itself, and nothing waits for it any more.
 func TestCallsEnd(t *testing.T) {
 	c := &cloud{ours: []neutron.Port{
 		ourPort("a", "gone", "10.9.0.5", macA), ourPort("b", "ub", "10.9.0.6", macB), ourPort("c", "ub", "10.9.0.7", macB),

@@ -193,7 +193,8 @@ func (bs *blocks) obtainExact(ctx context.Context, p *pool, n addressDemand) (un
 	block := known.shape.Block(n.exact, known.bits(n.family))
 	var release func()
 	if known.Text.PerNode != nil {
-		if release = p.demands.claimAlone(block); release == nil { // the node may have a subnet in a moment, and has one only
+		// The node may have a subnet in a moment, and has one only.
+		if release = p.demands.claimAlone(block); release == nil {
 			return nil, bs.awaitAcquire(ctx, p)
 		}
 		if err := bs.notThisNodes(known, n.exact, block); err != nil {

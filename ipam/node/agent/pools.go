@@ -166,6 +166,11 @@ func (ps *pools) hear(ctx context.Context, p *pool, heard Pool, exists bool) err
 		return err
 	}
 	err = ps.st.Update(ctx, func(tx *store.Tx) error {
+		if was == nil { // an agent that starts after this one has to know it, too
+			if _, err := ps.reg.putHistory(tx); err != nil {
+				return err
+			}
+		}
 		if err := tx.PutPool(p.name, text); err != nil {
 			return err
 		}

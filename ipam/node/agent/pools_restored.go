@@ -123,8 +123,7 @@ func (ps *pools) mend(ctx context.Context) {
 		}
 		ps.log.InfoContext(ctx, "the pools have been opened again: leasing goes on")
 		ps.reg.beatSoon()
-	case !restored.Back && term != 0 && ps.reg.putBack(ctx, term):
-		ps.reg.notePutBack()
+	case !restored.Back && term != 0 && ps.reg.putBack(ctx, term) && ps.reg.notePutBack(restored):
 		ps.log.InfoContext(ctx, "what this node holds has been put back: it waits for the pools to be opened again")
 		ps.reg.beatSoon()
 	}

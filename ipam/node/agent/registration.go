@@ -40,13 +40,14 @@ type registration struct {
 	rewinds   int                       // how often it was seen to go back
 	// recordedEpoch is the greatest epoch that the store is known to have.
 	recordedEpoch string
-	heardSince    map[protocol.PoolName]bool // pools first heard of since the API server last went back
 	// disputed are rights that the store has as Held, and that the last read since the API server
 	// went back showed with another holder.
 	disputed map[string]bool
 	// unseen are rights that a list has shown otherwise than the store has them, and of which no
 	// answer has come since.
 	unseen map[string]bool
+	// late says, of rights that could not be settled when they were looked at last, why.
+	late map[string]string
 }
 
 // resumeRegistration takes up the registration of an agent that starts, as the store has it, and
@@ -269,7 +270,8 @@ func (reg *registration) accept(ctx context.Context, had int64, rewinds int, nex
 	var again []string
 	err := reg.st.Update(ctx, func(tx *store.Tx) error {
 		again = nil
-		if reg.era().rewinds != rewinds {
+		now := reg.era()
+		if now.rewinds != rewinds {
 			return errRewound
 		}
 		err := tx.PutIdentity(store.Identity{
@@ -278,7 +280,7 @@ func (reg *registration) accept(ctx context.Context, had int64, rewinds int, nex
 			Unread: reg.unread(had, next.Seen),
 		})
 		if err == nil {
-			err = tx.PutHistory(reg.era().history)
+			err = tx.PutHistory(now.history)
 		}
 		if err != nil || next.Term == had {
 			return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -57,26 +58,38 @@ func (reg *registration) judge(ctx context.Context, s era, behind bool, saw func
 	reg.rewinds++
 	reg.history = reg.history.Rewound()
 	reg.registrar, reg.announced = reg.registrar.Rewound(), announcement{}
-	reg.heardSince, reg.disputed, reg.unseen = nil, nil, nil
+	reg.disputed, reg.unseen, reg.late = nil, nil, nil
 	reg.mu.Unlock()
 	reg.metrics.rewound.Inc()
 	reg.log.ErrorContext(ctx, "the API server has gone back to an earlier state: nothing is leased or given back until the controller has opened the pools again", "node", reg.cfg.Node)
 	reg.beatSoon()
 	reg.listSoon()
-	err := reg.st.Update(ctx, func(tx *store.Tx) error {
-		id, err := tx.Identity()
-		if err != nil {
-			return err
-		}
-		// An agent that starts now must not take up the registration, nor register in its term:
-		// what was written in it may not be there any more.
-		id.Boot, id.Term = "", max(id.Term, reg.current().LastTerm)
-		return errors.Join(tx.PutIdentity(id), tx.PutHistory(reg.era().history))
-	})
-	if err != nil {
+	if _, err := reg.keepHistory(ctx); err != nil {
 		reg.log.ErrorContext(ctx, "that the API server has gone back is not recorded yet", "error", err)
 	}
 	return errRewound
+}
+
+// keepHistory records how far the API server was seen to come, and returns that.
+func (reg *registration) keepHistory(ctx context.Context) (h protocol.History, err error) {
+	err = reg.st.Update(ctx, func(tx *store.Tx) error { h, err = reg.putHistory(tx); return err })
+	return h, err
+}
+
+// putHistory is keepHistory within a transaction.
+func (reg *registration) putHistory(tx *store.Tx) (protocol.History, error) {
+	now := reg.era()
+	if now.history.Restored == nil || now.term != 0 {
+		return now.history, tx.PutHistory(now.history)
+	}
+	id, err := tx.Identity()
+	if err != nil {
+		return now.history, err
+	}
+	// An agent that starts now must not take up the registration, nor register in its term: what
+	// was written in it may not be there any more.
+	id.Boot, id.Term = "", max(id.Term, reg.current().LastTerm)
+	return now.history, errors.Join(tx.PutIdentity(id), tx.PutHistory(now.history))
 }
 
 // heardEpoch notes the epoch of a pool as heard of; fresh says that the node had
@@ -86,11 +99,8 @@ func (reg *registration) heardEpoch(p protocol.Pool, fresh bool) {
 	reg.mu.Lock()
 	defer reg.mu.Unlock()
 	reg.history = reg.history.SawEpoch(p.Epoch)
-	if fresh && reg.history.Restored != nil {
-		if reg.heardSince == nil {
-			reg.heardSince = map[protocol.PoolName]bool{}
-		}
-		reg.heardSince[protocol.PoolName(p.Name)] = true
+	if fresh {
+		reg.history = reg.history.FirstHeard(protocol.PoolName(p.Name))
 	}
 }
 
@@ -99,14 +109,14 @@ func (reg *registration) heardEpoch(p protocol.Pool, fresh bool) {
 func (reg *registration) readEpoch(ctx context.Context, p protocol.Pool) error {
 	reg.mu.Lock()
 	reg.history = reg.history.SawEpoch(p.Epoch)
-	h := reg.history
 	recorded := p.Epoch <= reg.recordedEpoch
 	reg.mu.Unlock()
 	if recorded {
 		return nil
 	}
 	// What has been heard of meanwhile may not be on disk either.
-	if err := reg.st.Update(ctx, func(tx *store.Tx) error { h = reg.era().history; return tx.PutHistory(h) }); err != nil {
+	h, err := reg.keepHistory(ctx)
+	if err != nil {
 		return err
 	}
 	reg.mu.Lock()
@@ -120,7 +130,7 @@ func (reg *registration) readEpoch(ctx context.Context, p protocol.Pool) error {
 func (reg *registration) restored(name protocol.PoolName) (r *protocol.Restoration, heardSince bool) {
 	reg.mu.Lock()
 	defer reg.mu.Unlock()
-	return reg.history.Restored, reg.heardSince[name]
+	return reg.history.Restored, slices.Contains(reg.history.HeardSince, name)
 }
 
 // noteDisputed notes whether a live read has shown a right that this node holds to be another's,
@@ -148,36 +158,59 @@ func (reg *registration) putBack(ctx context.Context, term int64) bool {
 		hopeless = maps.Clone(reg.disputed)
 		reg.mu.Unlock()
 	}
-	all, err := reg.allConfirmed(ctx, term, hopeless, nil)
+	name, err := reg.unconfirmed(ctx, term, hopeless, nil)
 	if err != nil {
 		reg.log.ErrorContext(ctx, "store not read", "error", err)
 	}
-	return all && err == nil
+	return name == "" && err == nil
 }
 
-// allConfirmed reports whether every right has been written in term, and none that is Held is
-// unseen, but for those of except.
-func (reg *registration) allConfirmed(ctx context.Context, term int64, except, unseen map[string]bool) (all bool, err error) {
-	all = true
+// unconfirmed returns a right that has not been written in term, or is Held and unseen, and is not
+// in except; "" if there is none.
+func (reg *registration) unconfirmed(ctx context.Context, term int64, except, unseen map[string]bool) (name string, err error) {
 	err = reg.st.ViewContext(ctx, func(tx *store.Tx) error {
 		for r, err := range tx.Rights() {
 			if err != nil {
 				return err
 			}
-			unconfirmed := !r.PutBack(term) || r.Phase == protocol.Held && unseen[r.Name]
-			all = all && (!unconfirmed || except[r.Name])
+			if (!r.PutBack(term) || r.Phase == protocol.Held && unseen[r.Name]) && !except[r.Name] {
+				name = r.Name
+				return nil
+			}
 		}
 		return nil
 	})
-	return all, err
+	return name, err
 }
 
-// notePutBack notes that what the node holds has been put back.
-func (reg *registration) notePutBack() {
+// notePutBack notes that what the node holds has been put back, after the API server has gone back
+// to r. It reports whether that is still what it has gone back to.
+func (reg *registration) notePutBack(r *protocol.Restoration) bool {
 	reg.mu.Lock()
 	defer reg.mu.Unlock()
-	if now := reg.history.Restored; now != nil {
-		reg.history.Restored = &protocol.Restoration{Back: true, Epoch: now.Epoch}
+	if reg.history.Restored != r {
+		return false
+	}
+	reg.history.Restored = &protocol.Restoration{Back: true, Epoch: r.Epoch}
+	return true
+}
+
+// noteLate notes why a right could not be settled when it was looked at; "": it could. While the
+// node has to put back what it holds, nothing else tells people what keeps it from that.
+func (reg *registration) noteLate(ctx context.Context, name, why string) {
+	reg.mu.Lock()
+	was, restored := reg.late[name], reg.history.Restored
+	switch {
+	case why == "":
+		delete(reg.late, name)
+	case reg.late == nil:
+		reg.late = map[string]string{name: why}
+	default:
+		reg.late[name] = why
+	}
+	reg.mu.Unlock()
+	if why != "" && why != was && restored != nil && !restored.Back {
+		reg.log.WarnContext(ctx, "what this node holds cannot be put back yet: the agent is not ready before", "right", name, "error", why)
 	}
 }
 
@@ -189,6 +222,6 @@ func (reg *registration) endRestore(r *protocol.Restoration) bool {
 	if reg.history.Restored != r {
 		return false
 	}
-	reg.history.Restored, reg.heardSince, reg.disputed = nil, nil, nil
+	reg.history.Restored, reg.history.HeardSince, reg.disputed = nil, nil, nil
 	return true
 }

@@ -188,6 +188,65 @@ func TestEpochOfALiveRead(t *testing.T) {
 }
 
 // newRestoredAgent returns an agent that has a registration in term 3, and follows no pool.
+// TestFirstHeardOverARestart: a pool of which the node first hears after a restore may show what
+// the restored data have. An agent that starts then leases nothing of it either.
+func TestFirstHeardOverARestart(t *testing.T) {
+	a := newRestoredAgent(t)
+	a.reg.history = protocol.History{}.SawEpoch("1").Rewound()
+	heard := Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "u"}, Open: true, Bits4: 30, Epoch: "2"}, Text: poolspec.PoolText{Ranges: []poolspec.RangeText{{CIDR: "10.2.0.0/27"}}}}
+	if err := a.pools.hear(t.Context(), a.pools.get("lan"), heard, true); err != nil {
+		t.Fatal(err)
+	}
+	b := newRestoredAgent(t)
+	b.st = a.st
+	if err := b.resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !a.pools.withholds("lan") || !b.pools.withholds("lan") {
+		t.Errorf("withheld %v, and after a restart %v; want both", a.pools.withholds("lan"), b.pools.withholds("lan"))
+	}
+	if restored, _ := b.reg.restored(""); !b.reg.endRestore(restored) || b.pools.withholds("lan") {
+		t.Error("it is withheld when the others have been opened again")
+	}
+}
+
+// TestPutBackBeforeAnotherRestore: what was put back before the API server went back once more has
+// to be put back again.
+func TestPutBackBeforeAnotherRestore(t *testing.T) {
+	a := newRestoredAgent(t)
+	a.reg.history = protocol.History{}.Rewound()
+	first, _ := a.reg.restored("")
+	_ = a.reg.read(t.Context(), a.reg.era(), true)
+	if second, _ := a.reg.restored(""); a.reg.notePutBack(first) || second.Back {
+		t.Error("all is put back, by what was before")
+	}
+}
+
+// TestHistoryWithoutARegistration: an agent that is killed before it has recorded that the API
+// server has gone back, and has recorded a pool's epoch since, does not start with the registration
+// of before.
+func TestHistoryWithoutARegistration(t *testing.T) {
+	a := newRestoredAgent(t)
+	if err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutIdentity(store.Identity{Node: "n1", Boot: "b", Term: 3}) }); err != nil {
+		t.Fatal(err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_ = a.reg.read(ended, a.reg.era(), true) // its own record fails
+	if err := a.reg.readEpoch(t.Context(), protocol.Pool{Epoch: "2"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.st.View(func(tx *store.Tx) error {
+		id, err := tx.Identity()
+		if id.Boot != "" || id.Term <= 3 {
+			t.Errorf("the store has the registration of boot %q, term %d; want none, and a term above 3", id.Boot, id.Term)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func newRestoredAgent(t *testing.T) *Agent {
 	t.Helper()
 	a := assemble(&base{

@@ -42,12 +42,12 @@ func (reg *registration) ready(ctx context.Context) (bool, string) {
 	case !t.listed && waits:
 		return false, "what the API server has in this node's name is not known yet"
 	case t.listed && waits:
-		all, err := reg.allConfirmed(ctx, term, except, unseen)
+		name, err := reg.unconfirmed(ctx, term, except, unseen)
 		if err != nil {
 			return false, err.Error()
 		}
-		if !all {
-			return false, "what this node holds has not been confirmed again yet"
+		if name != "" {
+			return false, reg.whyUnconfirmed(name)
 		}
 	}
 	reg.mu.Lock()
@@ -59,13 +59,25 @@ func (reg *registration) ready(ctx context.Context) (bool, string) {
 	return true, ""
 }
 
-// wakeList has listOwn be made now.
+// whyUnconfirmed says that a right has not been confirmed again, and why not, if that is known.
+func (reg *registration) whyUnconfirmed(name string) string {
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	text := "what this node holds has not been confirmed again yet: " + name
+	if why := reg.late[name]; why != "" {
+		text += ": " + why
+	}
+	return text
+}
+
+// listSoon has what is there in the node's name be listed now.
 func (reg *registration) listSoon() {
 	sched.Signal(reg.listNow)
 }
 
-// compared notes that what is there in the node's name, listed in that era, was compared
-// with the store, which has shown these rights to be there otherwise, or not at all.
+// compared notes that what is there in the node's name was listed, and compared with the store.
+// The list has shown the rights of otherwise in another state, or not at all. One that was made
+// before the API server last went back does not count.
 func (reg *registration) compared(rewinds int, otherwise []protocol.Right) {
 	now := reg.sched.Now().Boot
 	unseen := map[string]bool{}

@@ -1,10 +1,12 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
 	"net/netip"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -96,6 +98,47 @@ func TestReadyAnewAfterRestore(t *testing.T) {
 	ready("listed before it went back", false)
 	a.reg.compared(a.reg.era().rewinds, nil)
 	ready("all is said", true)
+}
+
+// refusedLeases is an API server that refuses every write of a lease, or, if it is being deleted,
+// has it changed meanwhile.
+type refusedLeases struct {
+	Leases
+	lease protocol.Lease
+}
+
+func (r refusedLeases) ReadLease(context.Context, string) (protocol.Lease, protocol.Outcome, error) {
+	return r.lease, protocol.Done, nil
+}
+
+func (r refusedLeases) UpdateLease(context.Context, protocol.Lease, protocol.Lease) (protocol.Lease, protocol.Outcome, error) {
+	if r.lease.Deleting {
+		return protocol.Lease{}, protocol.Conflict, errors.New("it has changed")
+	}
+	return protocol.Lease{}, protocol.Refused, errors.New("a policy says no")
+}
+
+// TestSaysWhyItIsNotReady: an agent that cannot put back what it holds after a restore stays not
+// ready, and says what that is, and why.
+func TestSaysWhyItIsNotReady(t *testing.T) {
+	for deleting, want := range map[bool]string{false: "lan.0a00000a.32: a policy says no", true: "lan.0a00000a.32: lan.0a00000a.32 is being deleted"} {
+		a := newRestoredAgent(t)
+		var logged bytes.Buffer
+		a.log = slog.New(slog.NewTextHandler(&logged, nil))
+		r := leaseRight(Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}, netip.MustParsePrefix("10.0.0.10/32"))
+		r.Phase, r.UID, r.Revision, r.Asserted, r.Term = protocol.Held, "u", "7", 2, 2
+		a.put(t, r)
+		meta := protocol.Meta{Name: r.Name, UID: "u", Revision: "5", Deleting: deleting}
+		a.cl.Leases = carefulLeases{refusedLeases{lease: protocol.Lease{Meta: meta, Protocol: 1, Pool: "lan", Block: r.Block, Holder: protocol.Holder{Node: "n1"}, Store: a.st.ID(), Term: 2}}, a.rights}
+		now := a.sched.Now()
+		a.reg.registrar.Sent = now
+		a.reg.announced = announcement{heard: true, listed: true, since: now.Boot - readyTimeout}
+		a.rights.lookIn(r.Name, 0)
+		a.rights.lookAgain(t.Context())
+		if ok, why := a.Ready(t.Context()); ok || !strings.HasSuffix(why, want) || !strings.Contains(logged.String(), "level=WARN") {
+			t.Errorf("ready %v, %q; want that it ends with %q, and a warning in the log:\n%s", ok, why, want, logged.String())
+		}
+	}
 }
 
 // TestNotReadyByWhatWasBefore: the API server is seen to go back while the agent finds out

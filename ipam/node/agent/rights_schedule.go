@@ -134,10 +134,20 @@ func (rs *rights) lookAgain(ctx context.Context) {
 			// created when the API server had gone back may be another's.
 			ev.Kind = protocol.EventLetGo
 		}
-		if _, res, err := rs.settle(ctx, r, rs.beginWith(ev)); err != nil && ctx.Err() == nil {
+		_, res, err := rs.settle(ctx, r, rs.beginWith(ev))
+		if ctx.Err() != nil {
+			return
+		}
+		why := ""
+		switch {
+		case err != nil:
 			rs.lookIn(name, rs.retryLater())
 			rs.log.DebugContext(ctx, "look put off", "right", name, "error", err, "verdict", res.Verdict)
+			why = err.Error()
+		case res.Verdict == protocol.VerdictLater:
+			why = res.Why
 		}
+		rs.reg.noteLate(ctx, name, why)
 	})
 }
 

@@ -26,7 +26,7 @@ func TestHistory(t *testing.T) {
 		}
 		return h
 	}
-	if h := read(); h != (protocol.History{}) {
+	if h := read(); !reflect.DeepEqual(h, protocol.History{}) {
 		t.Errorf("a new store has %+v", h)
 	}
 	want := protocol.History{Registrations: 3, Objects: 7, Registration: "u", Writes: 2, Epoch: "w", Restored: &protocol.Restoration{Back: true, Epoch: "v"}}
