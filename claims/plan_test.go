@@ -248,7 +248,6 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestFence shows that giving back always changes the status.
 // TestWhoAsks: the machine that owns a claim is asked, unless the claim asks itself, or has
 // addresses.
 func TestWhoAsks(t *testing.T) {

@@ -31,7 +31,7 @@ func newPerNode(t *testing.T, name string, nodes int, per v1alpha1.PerNode, cidr
 	return w
 }
 
-// subnetOf returns the subnet of a pod's only address.
+// subnet returns the subnet of a pod's only address.
 func (p *pod) subnet() netip.Prefix { return p.addrs[0].Masked() }
 
 // leasesOf returns the blocks that a node has leased of the pool.

@@ -385,7 +385,7 @@ func (n *simNode) netnsOf(cid string) bool {
 	return slices.ContainsFunc(n.sandboxes, func(s *sandbox) bool { return s.cid == cid && s.netns })
 }
 
-// readPod returns the UID of the pod's object of that name, or nothing.
+// podObject returns the UID of the pod's object of that name, or nothing.
 func (w *world) podObject(node *simNode, name string) (*simPod, bool) {
 	for _, p := range w.all {
 		if p.there && p.ref.Name == name && p.node == node {

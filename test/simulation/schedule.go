@@ -105,7 +105,7 @@ func (c *choices) begin() {
 	c.next++
 }
 
-// Uint64N returns a number below n, which is positive.
+// uint64N returns a number below n, which is positive.
 func (c *choices) uint64N(n uint64) uint64 {
 	var v uint64
 	switch {

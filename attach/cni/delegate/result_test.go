@@ -176,7 +176,7 @@ func TestVerifyLooksAtTheAttachmentsInterface(t *testing.T) {
 	}
 }
 
-// TestResultWithNullElements: the CNI library panics when it converts one.
+// TestResultThatLacksWhatItIsAbout: the CNI library panics when it converts one.
 func TestResultThatLacksWhatItIsAbout(t *testing.T) {
 	for _, text := range []string{
 		`{"cniVersion":"1.0.0","ips":[{}]}`, `{"cniVersion":"0.4.0","ips":[{"version":"4"}]}`, `{"cniVersion":"0.2.0","ip4":{}}`, `{"cniVersion":"1.1.0","routes":[{"gw":"10.0.0.1"}]}`,

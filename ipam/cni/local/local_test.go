@@ -22,7 +22,7 @@ import (
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// net is a network in local mode.
+// network is a network in local mode.
 type network struct {
 	t   *testing.T
 	dir string

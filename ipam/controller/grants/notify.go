@@ -15,7 +15,7 @@ type Notify struct {
 	Pool func(protocol.PoolName)
 }
 
-// tell notifies the grantees of these names.
+// notifyGrantees notifies the grantees of these names.
 func (b *Broker) notifyGrantees(names []protocol.Grantee) {
 	for _, name := range names {
 		switch {

@@ -200,7 +200,7 @@ func (b *book) settle(r *round, w *waiter) {
 	r.notify(w)
 }
 
-// tell has the grantee of w notified at the round's end.
+// notify has the grantee of w notified at the round's end.
 func (r *round) notify(w *waiter) { r.news = append(r.news, nameOf(w.ask.To)) }
 
 // addRegistration has the recalls of a node's registration changed.

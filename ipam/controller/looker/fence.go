@@ -37,12 +37,12 @@ const (
 	fencedMissing        // an IPPool that does not exist yet, or a range of a network_name that is gone
 )
 
-// fence returns of what whereabouts must give nothing new, because p takes its addresses over.
-// These are the names of IPPools that cover addresses of p, or would by the definitions of p's
-// segment, and that no definition with whereabouts as its IPAM uses. With them are the ranges of
-// which it makes no reservations: see unreserved. Had is what p fences: once p was open, such a
-// definition of its segment lifts none of that, since pods have these addresses. Unfenced are those
-// that there is no room for, without IPPools that do not exist.
+// fence returns the IPPools and ranges of which whereabouts must give nothing new, because p takes
+// its addresses over. The IPPools are those that cover addresses of p, or would by the definitions
+// of p's segment, and that no definition with whereabouts as its IPAM uses. Of the ranges it makes
+// no reservations: see unreserved. Had is what p fences already: once p was open, a definition of
+// its segment that is whereabouts' again lifts none of that, since pods have these addresses.
+// Unfenced is what there is no room for, without IPPools that do not exist.
 func (t *look) fence(p *pool, had []string) (all, unfenced []string) {
 	if !t.served {
 		return nil, nil
@@ -127,7 +127,7 @@ func (t *look) whereaboutsFormer() []foreign.Definition {
 
 // reservedBefore returns network_names of which p fences reservations, beside some: those that a
 // definition said until a while ago, which was written anew for p, and those that were fenced
-// before. A name is none of these that a definition has which stays whereabouts'.
+// before. Names of definitions that stay with whereabouts are left out.
 func (t *look) reservedBefore(p *pool, beside, refused map[string]bool, had []string) map[string]bool {
 	all := map[string]bool{}
 	for _, d := range p.SegmentLately(t.facts.Definitions, t.whereaboutsFormer()) {
@@ -189,8 +189,8 @@ func isOf(object, network string, networks map[string]bool) bool {
 	return strings.HasPrefix(object, before(network))
 }
 
-// let returns what an open pool fences without what is for definitions with whereabouts as their
-// IPAM that its spec.shareWith names: their IPPools, and of their networks what they give.
+// let lifts from an open pool's fence, had, what belongs to definitions of whereabouts' that its
+// spec.shareWith names: their IPPools, and of their networks what they give.
 func (t *look) let(p *pool, had []string) []string {
 	own := map[string]bool{p.Domain: true}
 	for _, d := range t.facts.Definitions {
@@ -293,9 +293,9 @@ func (t *look) whyUnfenced(p *pool, unfenced []string) string {
 
 // unreserved returns the ranges of which whereabouts must make no reservation of some
 // network_names: those of p, without what definitions of that name with whereabouts as their IPAM
-// may give. Of definitions that are refused nothing is left out that had has. Each range is written
-// as a reservation's name is, with a CIDR for the address. If whole is true, what lies between the
-// addresses that a definition gives is left out as well, where a person lets that one.
+// may give. What had has stays fenced, also where a refused definition may give it. Each range is
+// written as a reservation's name is, with a CIDR for the address. If whole is true, what lies
+// between the addresses that a definition gives is left out as well, where a person lets that one.
 func (t *look) unreserved(p *pool, networks, refused map[string]bool, had []string, whole bool) (texts []string) {
 	stays := map[string]*netipx.IPSet{} // whereabouts': of its CIDRs what it gave lately it may give again
 	for _, d := range t.facts.Definitions {

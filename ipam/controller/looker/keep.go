@@ -78,8 +78,8 @@ func (t *look) passesOn() func(foreign.Kept) bool {
 	}
 }
 
-// contest has an address kept from all that is kept for a pod of which nobody says that it has it
-// any more, but which may still run: another is said to have it by now.
+// contest keeps an address from all where two may have it: it is kept for a pod that nobody reports
+// any more, but that may still run, and another pod is reported to have it now.
 func (t *look) contest(p *pool, b *foreign.Kept) {
 	kept := foreign.Kept{Pool: p.Name, Addr: b.Addr, To: p.Kept[b.Addr]}
 	to := kept.To

@@ -292,9 +292,8 @@ func (t *look) weigh() {
 	}
 }
 
-// published returns the verdicts as they are now. While a pool depends on answers that are still
-// awaited, it keeps what the last look found by such answers, if that was about the same state of
-// the pool.
+// published returns the verdicts as they are now. While answers of nodes are missing, a verdict
+// keeps what the last look learnt from such answers, unless the pool has changed.
 func (t *look) published() map[protocol.PoolName]foreign.Verdict {
 	all := map[protocol.PoolName]foreign.Verdict{}
 	for _, p := range t.pools {

@@ -140,15 +140,14 @@ type fence struct {
 	since  time.Time
 }
 
-// spec is a pool's generation, since when it has been seen, and when a look has last found the pool
-// clear, with something to give: whoever goes by that may still be about to open it, or to give it.
+// spec is a pool's generation, since when it has been seen, and when a look last let the pool open,
+// or give something. Whoever has read that may still act on it, for opensWithin.
 type spec struct {
 	generation   int64
 	since, clear time.Time
 }
 
-// opensWithin is for how long that may be: a live list, a live read and a write of the API
-// server's.
+// opensWithin is how long a live list, a live read and a write of the API server's may take.
 const opensWithin = kube.ListTimeout + 2*kube.CallTimeout
 
 // Of returns the last verdict on a pool, the zero foreign.Verdict if there is none.

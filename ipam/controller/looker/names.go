@@ -12,8 +12,8 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/foreign"
 )
 
-// names is what a watch has told of the definitions' names: from when on a definition's name can
-// have been no other's.
+// names is what a watch has told of the definitions' names: since when only this definition can
+// have had its name.
 type names struct {
 	begun time.Time               // since when the watch is heard
 	since map[types.UID]time.Time // of definitions that were seen made

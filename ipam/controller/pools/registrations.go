@@ -26,8 +26,8 @@ type registrations struct {
 	last  time.Time     // guarded by mu
 }
 
-// look notes that the controller looks now, or did a moment ago, if another look was
-// faster. mu must be held.
+// tick notes that the controller runs now, or did a moment ago, if another call was faster. mu must
+// be held.
 func (l *registrations) tick(now time.Time) {
 	switch d := now.Sub(l.last); {
 	case l.last.IsZero() || d < -atOnce: // its first, or its clock was set back
@@ -67,7 +67,7 @@ type recalled struct {
 	since time.Time
 }
 
-// hear notes a registration as a watch shows it, and reports whether it says something else of a
+// observe notes a registration as a watch shows it, and reports whether it says something else of a
 // restored API server than before.
 func (l *registrations) observe(reg protocol.Registration, now time.Time) (news bool) {
 	l.mu.Lock()
@@ -78,8 +78,8 @@ func (l *registrations) observe(reg protocol.Registration, now time.Time) (news 
 	return l.record(reg, now)
 }
 
-// hearLive is like hear, for a registration that was read live. Watches may have shown a later
-// one.
+// observeLive is like observe, for a registration that was read live. Watches may have shown a
+// later one.
 func (l *registrations) observeLive(reg protocol.Registration, now time.Time) (news bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

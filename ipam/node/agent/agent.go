@@ -21,7 +21,7 @@ import (
 //
 // What it knows lies with its parts, each of which owns its state and uses those before it:
 // the node's registration, the pools that it follows, its rights, its blocks, what its attachments
-// have, and what a lost store has left. The Agent itself serves requests.
+// have, what a lost store has left, and strangers on the segment. The Agent itself serves requests.
 type Agent struct {
 	*base
 	reg         *registration
@@ -159,9 +159,9 @@ func (a *Agent) resume(ctx context.Context) error {
 func (a *Agent) Serving() (bool, string) { return a.reg.serving() }
 
 // Ready reports whether the agent can serve an ADD now and, since it started, has told the
-// API server what its node holds; if not, why. Whoever restores etcd waits for that before
-// he starts the controller, which gives out what it knows of nobody to have. An agent that
-// is not ready for that alone serves ADDs. Ready waits for a disk that hangs until ctx ends.
+// API server what its node holds; if not, why. Whoever restores etcd starts the controller only
+// then: it grants every address that it does not know to be in use. An agent that is not ready
+// for that alone serves ADDs. Ready waits for a disk that hangs until ctx ends.
 func (a *Agent) Ready(ctx context.Context) (bool, string) { return a.reg.ready(ctx) }
 
 // BeatNow has the next heartbeat sent now, and with it what the node says of itself.

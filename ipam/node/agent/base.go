@@ -46,12 +46,10 @@ func (b *base) spread(every time.Duration) time.Duration {
 	return every - sched.N(b.sched, every/4)
 }
 
-// right returns what the store has of a right. It does not wait for a disk that hangs, as
-// an ADD must not that comes here on its way to the API server. That is safe: what is to
-// be done with a right each step finds out anew, in an Update; a right of which
-// a step was recorded nobody else changes meanwhile; and the UID, revision and
-// turn of a record are those of an answer, of which the API server must not come short,
-// whether or not it is on disk.
+// right returns what the store has of a right. It does not wait for a disk that hangs: an ADD comes
+// here on its way to the API server. That is safe. Each step reads the right again in its Update.
+// The right's lock keeps others off between steps. UID, revision and write counter come from an
+// answer of the API server, so they are true even if they are not on disk yet.
 func (b *base) right(name string) (r protocol.Right, ok bool) {
 	err := b.st.Peek(func(tx *store.Tx) error {
 		var err error

@@ -135,8 +135,8 @@ func (bs *blocks) lease(ctx context.Context, p *pool, n addressDemand, finished 
 }
 
 // join adds an ADD to those that wait for blocks of p. It begins an acquire, unless enough are
-// under way; what comes of it own has then. ended closes when any acquire ends. It is nil if one
-// has ended since there were finished of them: then the ADD does not wait, but looks for room.
+// under way: own is that. ended closes when any acquire ends. Finished is how many had ended when
+// the ADD looked for room. If one has ended since, ended is nil: the ADD looks for room again.
 func (bs *blocks) join(p *pool, n addressDemand, finished uint64) (own *acquiring, ended <-chan struct{}) {
 	d := &p.demands
 	d.mu.Lock()

@@ -178,8 +178,8 @@ func (bs *blocks) candidate(p *pool, known *knownPool, n addressDemand, tried ma
 	case !begun:
 		from = known.shape.Spread(n.family, hashOf(bs.cfg.Node))
 	}
-	// d.mu is held, which every ADD needs that waits for a block: a disk that hangs must
-	// not keep it. What is found here the Update that notes a block looks at again.
+	// Every ADD that waits for a block needs d.mu, so a disk that hangs must not keep it: hence
+	// Peek. The Update that notes the block looks again.
 	err = bs.st.Peek(func(tx *store.Tx) error {
 		for block = range known.around(n, from) {
 			trying = trying || d.trying[block]

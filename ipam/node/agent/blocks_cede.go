@@ -219,9 +219,9 @@ func (bs *blocks) cedeOf(ctx context.Context, r protocol.Right, within *netipx.I
 	return res.Verdict == protocol.VerdictUsable
 }
 
-// heardCeded reports whether the API server has heard of what r, of which nothing is free in
-// ranges, has ceded there before: the write that said so may have had no answer. What r
-// was taking back may be free once that is settled.
+// heardCeded is asked where nothing of r is free within ranges. It reports whether the API server
+// knows what r has ceded there before: that write may have had no answer. What r was taking back
+// may be free once that is settled.
 func (bs *blocks) heardCeded(ctx context.Context, r protocol.Right, within *netipx.IPSet) bool {
 	if !slices.ContainsFunc(r.Ceded, within.Contains) {
 		return true

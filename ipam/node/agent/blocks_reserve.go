@@ -33,8 +33,8 @@ func (bs *blocks) scheduleUpkeep(att store.Attachment) {
 	}
 }
 
-// upkeep does what is due of a pool that was upkeepDue, unless that is under way: then it is
-// done again afterwards. Of several at once each would look at the same idle leases.
+// upkeep does what is due of a pool, unless that is under way: then it is done again afterwards.
+// Of several at once each would look at the same idle leases.
 func (bs *blocks) upkeep(p *pool) {
 	if !p.upkeepRuns.CompareAndSwap(false, true) {
 		return

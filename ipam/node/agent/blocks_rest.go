@@ -22,7 +22,7 @@ const (
 	restRetry = 10 * time.Second
 )
 
-// errRestWait ends the wait for a block of an ADD that an address that rests will do for.
+// errRestWait ends an ADD's wait for a block: it is given an address that rests instead.
 var errRestWait = &notReadyError{Why: "has no other block for this node soon"}
 
 // rests are which freed addresses of a pool have rested. They are not kept on disk: after a restart

@@ -14,6 +14,7 @@
 //	blocks        leasing blocks, giving them back, and ceding what is free of them
 //	attachments   freeing what interfaces have: by DEL, by the journal, as garbage
 //	losses        what a lost store, or another machine, has left in the node's name
+//	strangers     addresses of the pools that somebody unknown has on the segment
 //	Agent         serving ADD (add), DEL, CHECK, GC and STATUS (serve)
 //
 // docs/contributing/how-an-add-travels.md follows one ADD through it, docs/contributing/protocol.md

@@ -59,8 +59,9 @@ func (ls *losses) stillAllocated(ctx context.Context, all []protocol.ResourceCla
 	return "", nil
 }
 
-// readBackDevice records what a device has that is not known, if it had it of a lost store by what
-// its driver says in the status of the ResourceClaim. So a repeated question has the same answer.
+// readBackDevice records a device's addresses as the driver says them in the ResourceClaim's
+// status, if a lost store gave them and this one does not know them. So a repeated question has the
+// same answer.
 func (ls *losses) readBackDevice(ctx context.Context, d Device, att store.Attachment, conf *poolspec.Config) error {
 	// First: while the agent serves, all that was lost is noted.
 	serving, why := ls.reg.serving()

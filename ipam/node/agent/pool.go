@@ -30,9 +30,9 @@ type pool struct {
 	refused string
 
 	// missed is how many looks in a row have found the pool gone, and named by nobody (see
-	// forgetPools); guarded by Agent.mu.
+	// [pools.forget]); guarded by pools.mu.
 	missed   int
-	unfollow func() // guarded by Agent.mu; ends the following, and returns when it has ended
+	unfollow func() // guarded by pools.mu; ends the following, and returns when it has ended
 
 	hearing sync.Mutex // held while what was heard is taken over
 	news    int        // guarded by hearing; how often the pool was told of

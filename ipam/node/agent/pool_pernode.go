@@ -40,9 +40,9 @@ func (ps *pools) mayStay(r protocol.Right) bool {
 	return known != nil && !absent && known.Open && !known.Deleting && known.Text.PerNode != nil && known.mayLease(ps.cfg.Node)(r.Block)
 }
 
-// mayLease returns what reports whether a block is one that a node may lease. Any is, unless each
-// node has a subnet of its own: then those are not that the ranges do not have, or that are pinned
-// to other nodes, and if one is pinned to the node it is that one alone.
+// mayLease returns a function that reports whether a node may lease a block. Without perNode it may
+// lease any. With perNode it may lease only one that the ranges have and that is pinned to no other
+// node; and if one is pinned to the node, only that.
 func (p *knownPool) mayLease(node protocol.NodeName) func(block netip.Prefix) bool {
 	if p.Text.PerNode == nil {
 		return func(netip.Prefix) bool { return true }

@@ -33,7 +33,7 @@ type pools struct {
 	labels string                      // guarded by mu; the node's, as its registration told them last
 }
 
-// pool returns the entry of a pool, and follows the pool from then on.
+// get returns the entry of a pool, and follows the pool from then on.
 func (ps *pools) get(name protocol.PoolName) *pool {
 	ps.mu.Lock()
 	p, ok := ps.byName[name]
@@ -74,7 +74,7 @@ func (ps *pools) followed() []*pool {
 	return slices.SortedFunc(maps.Values(ps.byName), func(p, q *pool) int { return cmp.Compare(p.name, q.name) })
 }
 
-// adoptPool takes up a pool that the store has kept.
+// adopt takes up a pool that the store has kept.
 func (ps *pools) adopt(ctx context.Context, name protocol.PoolName, kept Pool) {
 	known, err := knownAs(kept, "")
 	if err != nil {

@@ -9,9 +9,8 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// forgetPools forgets pools that are gone, of which this node has nothing, and that nobody
-// names: each is watched, and read again at each start. Pools that definitions describe come
-// and go with these.
+// forget forgets pools that are gone, of which this node has nothing, and that nobody names: each
+// is watched, and read again at each start. Pools that definitions describe come and go with these.
 func (ps *pools) forget(ctx context.Context) {
 	gone := ps.gone()
 	if len(gone) == 0 {

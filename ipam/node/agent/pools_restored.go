@@ -61,8 +61,8 @@ func (ps *pools) withheldRight(r protocol.Right) error {
 	return nil
 }
 
-// keptBack returns an error if r is not to be given back now: withheldRight, but for a
-// lease of an earlier pool of its pool's name. That pool is gone.
+// keptBack returns an error if r is not to be given back now. That is withheldRight, except that a
+// lease of an earlier pool of the same name may always go: that pool is gone.
 func (ps *pools) keptBack(r protocol.Right) error {
 	if r.Kind == protocol.RightLease && ps.ofEarlierPool(r) {
 		return nil
@@ -70,7 +70,7 @@ func (ps *pools) keptBack(r protocol.Right) error {
 	return ps.withheldRight(r)
 }
 
-// ofEarlierPool reports whether r is a lease of another pool than has its pool's name now.
+// ofEarlierPool reports whether another pool has the name of r's pool now.
 func (ps *pools) ofEarlierPool(r protocol.Right) bool {
 	known, _ := ps.heard(r.Pool)
 	return known != nil && known.UID != r.PoolUID

@@ -50,7 +50,7 @@ type registration struct {
 	late map[string]string
 }
 
-// resumeRegistration takes up the registration of an agent that starts, as the store has it, and
+// resume takes up the registration of an agent that starts, as the store has it, and
 // what it knows of the API server's history.
 func (reg *registration) resume(id store.Identity, history protocol.History) {
 	self := protocol.Identity{Node: reg.cfg.Node, Store: reg.st.ID(), Machine: reg.cfg.Machine, Boot: reg.cfg.Boot, Fence: reg.cfg.Fence}
@@ -75,7 +75,7 @@ func (reg *registration) current() protocol.Registrar {
 
 func (reg *registration) term() int64 { return reg.current().Term }
 
-// regSeen reports whether the agent has seen its registration since it started.
+// isSeen reports whether the agent has seen its registration since it started.
 func (reg *registration) isSeen() bool { return reg.current().Seen.UID != "" }
 
 // ours reports whether a registration names this agent.
@@ -105,7 +105,7 @@ func (reg *registration) serving() (bool, string) {
 	return true, ""
 }
 
-// awaitRegistration waits until the agent has a registration, or ctx ends.
+// await waits until the agent has a registration, or ctx ends.
 func (reg *registration) await(ctx context.Context) bool {
 	for !reg.registered() {
 		if !reg.wait(ctx, lookEvery) {
@@ -135,7 +135,7 @@ func (reg *registration) isStrange(pool protocol.PoolName, addr netip.Addr) bool
 	})
 }
 
-// followRegistration answers the recalls on this node's registration until ctx ends, and learns at
+// follow answers the recalls on this node's registration until ctx ends, and learns at
 // once that somebody else has registered there, or ended the term.
 func (reg *registration) follow(ctx context.Context) error {
 	return reg.cl.Registrations.FollowRegistration(ctx, reg.cfg.Node, func(s protocol.Registration) {
@@ -157,7 +157,7 @@ func (reg *registration) reactTo(s protocol.Registration) {
 // take a half, so that agents do not come all at once after an outage.
 const regRetry = 4 * time.Second
 
-// runRegistration keeps the node's registration until ctx ends.
+// run keeps the node's registration until ctx ends.
 func (reg *registration) run(ctx context.Context) error {
 	var quiet silence
 	for {

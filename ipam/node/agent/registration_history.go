@@ -34,7 +34,7 @@ func (reg *registration) wrote(ctx context.Context, s era, rev protocol.Revision
 	return reg.judge(ctx, s, s.history.Behind(rev), func(h protocol.History) protocol.History { return h.SawObject(rev) })
 }
 
-// read is wrote for a live read of an object of which the store has a record.
+// read judges the answer to a live read of an object of which the store has a record.
 func (reg *registration) read(ctx context.Context, s era, behind bool) error {
 	return reg.judge(ctx, s, behind, func(h protocol.History) protocol.History { return h })
 }

@@ -187,7 +187,6 @@ func TestEpochOfALiveRead(t *testing.T) {
 	}
 }
 
-// newRestoredAgent returns an agent that has a registration in term 3, and follows no pool.
 // TestFirstHeardOverARestart: a pool of which the node first hears after a restore may show what
 // the restored data have. An agent that starts then leases nothing of it either.
 func TestFirstHeardOverARestart(t *testing.T) {
@@ -247,6 +246,7 @@ func TestHistoryWithoutARegistration(t *testing.T) {
 	}
 }
 
+// newRestoredAgent returns an agent that has a registration in term 3, and follows no pool.
 func newRestoredAgent(t *testing.T) *Agent {
 	t.Helper()
 	a := assemble(&base{

@@ -114,17 +114,17 @@ func (reg *registration) isUnseen(name string) bool {
 	return reg.unseen[name]
 }
 
-// unread reports whether what the pods of a lost store's time have is to be read back
-// before anything is given out: a registration that this agent has just taken, from the term had,
-// names such a store, or one before it did. It is recorded with the registration: an agent that
-// ends before it has read that serves by its record of the registration, as it starts again.
+// unread reports whether the attachments of a lost store must be read back before anything is given
+// out: a registration that this agent has just taken, from the term had, names such a store, or one
+// before it did. That is recorded with the registration, so that an agent that restarts before it
+// has read them still knows.
 func (reg *registration) unread(had int64, seen protocol.Registration) bool {
 	reg.mu.Lock()
 	defer reg.mu.Unlock()
 	return reg.unreadLocked(had, seen)
 }
 
-// unreadLocked is unread for a caller that holds a.mu.
+// unreadLocked is unread for a caller that holds mu.
 func (reg *registration) unreadLocked(had int64, seen protocol.Registration) bool {
 	return reg.reading || had == 0 && reg.lostHere(seen) && len(reg.readFor) == 0
 }

@@ -86,11 +86,11 @@ func (rs *rights) settle(ctx context.Context, fresh protocol.Right, begin beginn
 	return rs.steps(ctx, fresh, begin)
 }
 
-// settleForADD is settle for an ADD, whose context is ctx. The ADD waits for it no longer than ctx
-// allows; what is begun goes on in the background. Nothing is begun for an ADD that has ended:
-// another ADD may come after it and be answered with the right, which must not become the first
-// one's again. So the right stays locked all the while. A right that was found gone is begun anew,
-// once. ended, if it is not nil, is called when nothing goes on any more.
+// settleForADD is settle for an ADD, whose context is ctx. The ADD waits no longer than ctx allows;
+// what is begun goes on in the background. Once the ADD has ended, no further step is begun for it:
+// a later ADD may have been answered with the right by then. The right stays locked all the while.
+// A right that was found gone is begun anew, once. ended, if it is not nil, is called when nothing
+// goes on any more.
 func (rs *rights) settleForADD(ctx context.Context, fresh protocol.Right, begin beginning, ended func()) (protocol.Right, protocol.Result, error) {
 	r, res := fresh, protocol.Result{Verdict: protocol.VerdictLater}
 	var err error
@@ -269,10 +269,10 @@ func (rs *rights) adoptStray(ctx context.Context, r protocol.Right) {
 	rs.lookIn(r.Name, 0)
 }
 
-// endEarlier sees to it that this node's other use of a claim, which was met beside the one
-// that is wanted, goes soon if this store has made it: the next list of the node's own objects
-// may be an hour away. A lost store's is the business of [Agent.reclaim], and another machine's
-// that of the dead-node rule.
+// endEarlier gives back soon this node's other use of a claim, which was met beside the one that is
+// wanted: a claim has two names for uses. It does so only if this store has made it. The next list
+// of the node's own objects, which would find it, too, may be an hour away. A lost store's use is
+// the business of [losses], another machine's that of the dead-node rule.
 func (rs *rights) endEarlier(ctx context.Context, s protocol.SubLease) {
 	if s.Store != rs.st.ID() {
 		return

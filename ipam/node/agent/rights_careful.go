@@ -66,10 +66,9 @@ func (c carefulLeases) NodeLeases(ctx context.Context, node protocol.NodeName) (
 }
 
 // disputed returns an error if a live read shows a right that this node holds to be another
-// store's, before the right's pools have been opened again since the API server went back: whoever
-// has it in those data gives it back, if he gave it back before. Of an earlier pool of the name
-// nothing is given back: the pool there is now may wait for just that lease, of a store that this
-// node has lost, and the node for the pool.
+// store's. After a restore that proves nothing until the right's pools are open again: the other
+// gives it back, if it did so before. A lease of an earlier pool of the name is not waited for: the
+// pool that is there now may wait for it, and the node for the pool.
 func (rs *rights) disputed(name string, r protocol.Right, shown protocol.StoreID) error {
 	var wait error
 	if r.Phase == protocol.Held && shown != rs.st.ID() {

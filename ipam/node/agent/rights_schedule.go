@@ -80,9 +80,8 @@ func (rs *rights) lookIn(name string, d time.Duration) {
 // answers all agents at once, and must not have them back all at once.
 func (rs *rights) retryLater() time.Duration { return retryAfter - sched.N(rs.sched, retryAfter/2) }
 
-// planNext plans the next look at a right, whose last step self made. The look that was planned
-// before the API server was asked anything is superfluous if the right is
-// settled.
+// planNext plans the next look at a right, whose last step self made. Before is the look that was
+// planned before the first call: a right that is settled needs it no more.
 func (rs *rights) planNext(self protocol.Self, res protocol.Result, before *plannedLook) {
 	r, now := res.Next, rs.sched.Now().Wall
 	switch {

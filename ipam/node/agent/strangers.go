@@ -181,9 +181,9 @@ func (s *strangers) forget(ctx context.Context) {
 	maps.DeleteFunc(s.proved, func(_ poolAddress, right protocol.UID) bool { return !there[right] })
 }
 
-// keepAway cedes an address that a stranger has, which so is on disk as not this node's to give,
-// and has the controller hear of it, which then keeps it from everybody. The ADD that was given it
-// has been undone.
+// keepAway cedes an address that a stranger has. So the disk has it as not this node's to give, and
+// the controller, which hears of it, keeps it from everybody. The ADD that was given it has been
+// undone.
 func (s *strangers) keepAway(ctx context.Context, u unproved, mac string) {
 	s.log.WarnContext(ctx, "a stranger has an address of the pool", "pool", u.pool, "address", u.addr, "mac", mac)
 	s.reg.tellStranger(protocol.Stranger{Pool: u.pool, Addr: u.addr, MAC: mac, At: s.sched.Now().Wall.Truncate(time.Second).UTC()})
