@@ -105,7 +105,8 @@ func (w *weighing) hasAll(p *Pod) bool {
 			return c.by != byStatus && c.pod.on() == p.on() && w.mayBeOf(c) && !(c.by == byNode && w.isBesides(c.of, shown))
 		})
 	}
-	return !slices.ContainsFunc(p.Selected, func(d string) bool {
+	distinct := slices.Compact(slices.Sorted(slices.Values(p.Selected)))
+	return !slices.ContainsFunc(distinct, func(d string) bool {
 		return w.awaits(d) && !w.shows(p, d, func(a netip.Addr) bool { return seen(claim{addr: a, pod: p, of: d}) })
 	})
 }
