@@ -131,6 +131,12 @@ func PoolOf(o *v1alpha1.IPPool) protocol.Pool {
 	return p
 }
 
+// Restored reports whether a pool is closed because the API server's data went back in time.
+func Restored(o *v1alpha1.IPPool) bool {
+	c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.PoolReady)
+	return c != nil && c.Reason == v1alpha1.ReasonRestored
+}
+
 // ReuseAfterOf returns for how long freed addresses of an IPPool are to rest. Admission has refused
 // what does not parse.
 func ReuseAfterOf(o *v1alpha1.IPPool) time.Duration {

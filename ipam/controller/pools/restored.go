@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -257,9 +258,7 @@ func epochsOf(pools []v1alpha1.IPPool) (w epochs) {
 
 // Restored reports whether a pool is closed because the API server's data went back
 // in time.
-func Restored(pool *v1alpha1.IPPool) bool {
-	return ready(pool.Status).Reason == v1alpha1.ReasonRestored
-}
+func Restored(pool *v1alpha1.IPPool) bool { return kube.Restored(pool) }
 
 // restorationOf returns the restoration for which pool is closed or is to be closed, and for how
 // long this controller has seen the pool closed for it. It returns nil if there is none. all must

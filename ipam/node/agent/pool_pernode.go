@@ -122,7 +122,7 @@ func (bs *blocks) noBlock(ctx context.Context, p *pool, known *knownPool, n addr
 	case err != nil:
 		return e
 	case own.Phase == protocol.Releasing:
-		e.Message = fmt.Sprintf("subnet %v of pool %s is still being given back by node %s, which gets another one then", own.Block, p.name, bs.cfg.Node)
+		e.Message = fmt.Sprintf("subnet %v of pool %s is still being given back by node %s: wait until that has ended", own.Block, p.name, bs.cfg.Node)
 	case own.Block.IsValid():
 		in, _ := known.shape.Locate(own.Block.Addr())
 		e.Message = fmt.Sprintf("subnet %v, which node %s has of pool %s, has no address left: delete pods on the node, or make a pool with wider subnets", in.Prefix, bs.cfg.Node, p.name)
@@ -151,6 +151,10 @@ func (bs *blocks) notThisNodes(known *knownPool, a netip.Addr, block netip.Prefi
 	switch {
 	case err != nil:
 		return err
+	case own.Phase == protocol.Releasing && own.Block != block:
+		return &notReadyError{Pool: protocol.PoolName(known.Name), Why: fmt.Sprintf("has no subnet for this node yet: %v is still being given back", own.Block)}
+	case own.Phase == protocol.Releasing && pin.IsValid() && in.Prefix != pin:
+		why = fmt.Errorf("this node's subnet is %v (spec.perNode.pinned)", pin)
 	case own.Block.IsValid() && own.Block != block:
 		has, _ := known.shape.Locate(own.Block.Addr())
 		why = fmt.Errorf("this node's subnet is %v (spec.perNode)", has.Prefix)

@@ -190,6 +190,21 @@ func TestTakesBackNoneForOthers(t *testing.T) {
 	})
 }
 
+// TestNamedWhileASubnetGoes: an ADD that asks for an address by name waits while the node gives
+// another subnet back, and gets none of that one while one is pinned to the node.
+func TestNamedWhileASubnetGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, p := newPerNodeAgent(t, poolspec.Pin{Node: "n1", CIDR: "10.0.0.8/30"})
+		putLease(t, a, p, "10.0.0.4/30", protocol.Releasing)
+		if err := a.blocks.notThisNodes(p.known, netip.MustParseAddr("10.0.0.5"), netip.MustParsePrefix("10.0.0.4/30")); !is[*assign.UnassignableError](err) {
+			t.Errorf("in the one that goes: %v; want that it cannot be", err)
+		}
+		if err := a.blocks.notThisNodes(p.known, netip.MustParseAddr("10.0.0.9"), netip.MustParsePrefix("10.0.0.8/30")); !is[*notReadyError](err) {
+			t.Errorf("in the pinned one: %v; want that it waits", err)
+		}
+	})
+}
+
 // TestForgottenSubnet: a subnet whose record has gone since it was chosen is not begun anew: the
 // node may have another by then.
 func TestForgottenSubnet(t *testing.T) {

@@ -144,7 +144,8 @@ func (ps *pools) hear(ctx context.Context, p *pool, heard Pool, exists bool) err
 		p.set(was, true) // what is leased of it stays until it is given back
 		return nil
 	}
-	ps.reg.heardEpoch(heard.Pool, was == nil)
+	fresh := was == nil || was.UID != heard.UID
+	ps.reg.heardEpoch(heard.Pool, fresh)
 	if heard.Edited && was != nil {
 		heard.Text = withoutAdded(heard.Text, was.whole)
 	}
@@ -166,7 +167,7 @@ func (ps *pools) hear(ctx context.Context, p *pool, heard Pool, exists bool) err
 		return err
 	}
 	err = ps.st.Update(ctx, func(tx *store.Tx) error {
-		if was == nil { // an agent that starts after this one has to know it, too
+		if fresh { // an agent that starts after this one has to know it, too
 			if _, err := ps.reg.putHistory(tx); err != nil {
 				return err
 			}

@@ -56,7 +56,7 @@ func (ps *pools) forget(ctx context.Context) {
 // gone returns, by name, the pools that were gone at the last call, too, and that nobody has named
 // since. While the API server's data may have gone back none is: it may come again.
 func (ps *pools) gone() (gone []*pool) {
-	restored, _ := ps.reg.restored("")
+	restored := ps.reg.restored()
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	for _, p := range ps.byName {

@@ -1,40 +1,51 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
+	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
 // A withheldError says why a call is not sent now.
-type withheldError struct{ Pool protocol.PoolName }
+type withheldError struct {
+	Pool protocol.PoolName
+	Of   protocol.PoolName // the pool that has not been opened again; maybe another one
+}
 
 func (e *withheldError) Error() string {
-	return fmt.Sprintf("the API server has gone back to an earlier state, and pool %s has not been opened again since", e.Pool)
+	text := fmt.Sprintf("the API server has gone back to an earlier state, and pool %s has not been opened again since", e.Of)
+	if e.Of != e.Pool {
+		text += fmt.Sprintf("; until then nothing is leased of pool %s either, of which this node has heard since", e.Pool)
+	}
+	return text
 }
 
 // withheld returns an error if nothing may be acquired from a pool, or given back to
 // it, because it has not been opened again since the API server has gone back.
 func (ps *pools) withheld(name protocol.PoolName) error {
-	if ps.withholds(name) {
-		return &withheldError{Pool: name}
+	if !ps.withholds(name) {
+		return nil
 	}
-	return nil
+	e := &withheldError{name, name}
+	if h := ps.reg.era().history; h.IsHeardSince(name) {
+		e.Of = cmp.Or(ps.unreopened(h), name)
+	}
+	return e
 }
 
 // withholds reports whether there is a [*withheldError] of a pool.
 func (ps *pools) withholds(name protocol.PoolName) bool {
 	known, absent := ps.heard(name) // first: a pool is noted as heard since before it is known
-	restored, since := ps.reg.restored(name)
-	return restored != nil && (since || !reopened(*restored, known, absent))
+	return !reopened(ps.reg.era().history, known, absent)
 }
 
 // reopened reports whether a pool, as last heard of, has been opened since the API server has gone
-// back, or is gone. One that was first heard of since may be what the restored data show: it counts
-// when all others have been opened.
-func reopened(r protocol.Restoration, known *knownPool, absent bool) bool {
-	return absent || known != nil && (known.Deleting || r.Reopened(known.Pool.Pool))
+// back, or is gone.
+func reopened(h protocol.History, known *knownPool, absent bool) bool {
+	return h.Restored == nil || absent || known != nil && (known.Deleting || h.Reopened(known.Pool.Pool))
 }
 
 // withheldRight is withheld for a right, whatever its kind.
@@ -109,15 +120,17 @@ func (ps *pools) unopened(name protocol.PoolName) string {
 // mend ends what began when the API server was seen to go back. First the node puts back what it
 // holds, and says so. Then the pools are opened again, and leasing goes on.
 func (ps *pools) mend(ctx context.Context) {
-	restored, _ := ps.reg.restored("")
+	h := ps.reg.era().history
+	restored := h.Restored
 	if restored == nil {
 		return
 	}
+	ps.followOwn(ctx)
 	registrar := ps.reg.current()
 	term := registrar.Term
 	said, _ := protocol.ParseRestoration(registrar.Seen.Restored)
 	switch {
-	case restored.Back && said == *restored && ps.allReopened(*restored) && ps.reg.endRestore(restored):
+	case restored.Back && said == *restored && ps.unreopened(h) == "" && ps.reg.endRestore(restored):
 		for _, p := range ps.followed() {
 			p.wake()
 		}
@@ -129,14 +142,41 @@ func (ps *pools) mend(ctx context.Context) {
 	}
 }
 
-// allReopened reports whether all pools that were heard of before the API server went back have
-// been opened since.
-func (ps *pools) allReopened(r protocol.Restoration) bool {
+// followOwn follows the pools of this node's leases: one that a lost store left was taken up
+// without. They are waited for, and nobody may name them any more.
+func (ps *pools) followOwn(ctx context.Context) {
+	var names []protocol.PoolName
+	err := ps.st.ViewContext(ctx, func(tx *store.Tx) error {
+		for r, err := range tx.Rights() {
+			if err != nil {
+				return err
+			}
+			if r.Kind == protocol.RightLease && r.Phase == protocol.Held && ps.entry(r.Pool) == nil {
+				names = append(names, r.Pool)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		ps.log.ErrorContext(ctx, "store not read", "error", err)
+	}
+	for _, name := range names {
+		ps.get(name)
+	}
+}
+
+// unreopened returns a pool that was heard of before the API server went back and has not been
+// opened again since; "" if there is none. One that is closed for another reason, such as that it
+// is stopped, is opened in a later epoch, whenever that is. It is not waited for, unless a right of
+// this node is another's by the restored data.
+func (ps *pools) unreopened(h protocol.History) protocol.PoolName {
+	disputed := ps.reg.hasDisputed()
 	for _, p := range ps.followed() {
 		known, absent, _ := p.now()
-		if _, since := ps.reg.restored(p.name); !since && !reopened(r, known, absent) {
-			return false
+		closed := known != nil && !known.Open && !known.Restored && !disputed
+		if !h.IsHeardSince(p.name) && !closed && !reopened(h, known, absent) {
+			return p.name
 		}
 	}
-	return true
+	return ""
 }

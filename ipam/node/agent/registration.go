@@ -38,6 +38,9 @@ type registration struct {
 	readFor   map[protocol.StoreID]bool // lost stores whose attachments were looked for; true: all of them
 	history   protocol.History          // how far the API server was seen to come
 	rewinds   int                       // how often it was seen to go back
+	// recorded is after how many rewinds the registration was accepted that the store has; -1 if it
+	// has none since the agent started.
+	recorded int
 	// recordedEpoch is the greatest epoch that the store is known to have.
 	recordedEpoch string
 	// disputed are rights that the store has as Held, and that the last read since the API server
@@ -63,7 +66,7 @@ func (reg *registration) resume(id store.Identity, history protocol.History) {
 	defer reg.mu.Unlock()
 	reg.registrar = protocol.Resume(self, boot, id.Term, sent, id.Fence)
 	reg.reading = reg.registrar.Term != 0 && id.Unread // in another boot nothing of that time runs
-	reg.history = history
+	reg.history, reg.recorded = history, -1
 }
 
 // current returns the agent's side of the registration.
@@ -280,6 +283,7 @@ func (reg *registration) accept(ctx context.Context, had int64, rewinds int, nex
 			Unread: reg.unread(had, next.Seen),
 		})
 		if err == nil {
+			reg.noteRecorded(rewinds) // before who comes between this and memory records anything
 			err = tx.PutHistory(now.history)
 		}
 		if err != nil || next.Term == had {
@@ -292,6 +296,7 @@ func (reg *registration) accept(ctx context.Context, had int64, rewinds int, nex
 	case errors.Is(err, errRewound):
 		return nil
 	case err != nil:
+		reg.noteRecorded(-1)
 		return fmt.Errorf("record the registration: %w", err)
 	}
 	reg.mu.Lock()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"slices"
 
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -79,7 +78,7 @@ func (reg *registration) keepHistory(ctx context.Context) (h protocol.History, e
 // putHistory is keepHistory within a transaction.
 func (reg *registration) putHistory(tx *store.Tx) (protocol.History, error) {
 	now := reg.era()
-	if now.history.Restored == nil || now.term != 0 {
+	if now.history.Restored == nil || now.term != 0 || reg.isRecorded(now.rewinds) {
 		return now.history, tx.PutHistory(now.history)
 	}
 	id, err := tx.Identity()
@@ -92,6 +91,21 @@ func (reg *registration) putHistory(tx *store.Tx) (protocol.History, error) {
 	return now.history, errors.Join(tx.PutIdentity(id), tx.PutHistory(now.history))
 }
 
+// isRecorded reports whether a registration was recorded that was accepted after so many rewinds.
+func (reg *registration) isRecorded(rewinds int) bool {
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	return reg.recorded == rewinds
+}
+
+// noteRecorded notes, within the transaction that records a registration, that it was accepted
+// after so many rewinds.
+func (reg *registration) noteRecorded(rewinds int) {
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	reg.recorded = rewinds
+}
+
 // heardEpoch notes the epoch of a pool as heard of; fresh says that the node had
 // not heard of it before. Its revision proves nothing: a watch may tell what was
 // before the API server went back.
@@ -100,7 +114,7 @@ func (reg *registration) heardEpoch(p protocol.Pool, fresh bool) {
 	defer reg.mu.Unlock()
 	reg.history = reg.history.SawEpoch(p.Epoch)
 	if fresh {
-		reg.history = reg.history.FirstHeard(protocol.PoolName(p.Name))
+		reg.history = reg.history.FirstHeard(p)
 	}
 }
 
@@ -125,13 +139,8 @@ func (reg *registration) readEpoch(ctx context.Context, p protocol.Pool) error {
 	return nil
 }
 
-// restored returns what the API server has gone back to, nil if it has not, and whether a pool was
-// first heard of since.
-func (reg *registration) restored(name protocol.PoolName) (r *protocol.Restoration, heardSince bool) {
-	reg.mu.Lock()
-	defer reg.mu.Unlock()
-	return reg.history.Restored, slices.Contains(reg.history.HeardSince, name)
-}
+// restored returns what the API server has gone back to, nil if it has not.
+func (reg *registration) restored() *protocol.Restoration { return reg.era().history.Restored }
 
 // noteDisputed notes whether a live read has shown a right that this node holds to be another's,
 // which is waited for.
@@ -146,6 +155,13 @@ func (reg *registration) noteDisputed(name string, disputed bool) {
 		reg.disputed = map[string]bool{}
 	}
 	reg.disputed[name] = true
+}
+
+// hasDisputed reports whether there is such a right.
+func (reg *registration) hasDisputed() bool {
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	return len(reg.disputed) > 0
 }
 
 // putBack reports whether every right has been written in term. Where F is 0 a right that is
@@ -191,15 +207,18 @@ func (reg *registration) notePutBack(r *protocol.Restoration) bool {
 	if reg.history.Restored != r {
 		return false
 	}
-	reg.history.Restored = &protocol.Restoration{Back: true, Epoch: r.Epoch}
+	reg.history.Restored, reg.late = &protocol.Restoration{Back: true, Epoch: r.Epoch}, nil
 	return true
 }
 
-// noteLate notes why a right could not be settled when it was looked at; "": it could. While the
-// node has to put back what it holds, nothing else tells people what keeps it from that.
+// noteLate notes why a right that is to be put back could not be when it was looked at; "": it was,
+// or need not be. Nothing else tells people what keeps the agent from being ready.
 func (reg *registration) noteLate(ctx context.Context, name, why string) {
 	reg.mu.Lock()
-	was, restored := reg.late[name], reg.history.Restored
+	if reg.history.Restored == nil || reg.history.Restored.Back || reg.disputed[name] {
+		why = ""
+	}
+	news := why != "" && reg.late[name] != why
 	switch {
 	case why == "":
 		delete(reg.late, name)
@@ -209,7 +228,7 @@ func (reg *registration) noteLate(ctx context.Context, name, why string) {
 		reg.late[name] = why
 	}
 	reg.mu.Unlock()
-	if why != "" && why != was && restored != nil && !restored.Back {
+	if news {
 		reg.log.WarnContext(ctx, "what this node holds cannot be put back yet: the agent is not ready before", "right", name, "error", why)
 	}
 }

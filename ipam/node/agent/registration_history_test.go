@@ -5,9 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tenure-ipam/tenure/ipam/node/sched"
@@ -204,9 +207,103 @@ func TestFirstHeardOverARestart(t *testing.T) {
 	if !a.pools.withholds("lan") || !b.pools.withholds("lan") {
 		t.Errorf("withheld %v, and after a restart %v; want both", a.pools.withholds("lan"), b.pools.withholds("lan"))
 	}
-	if restored, _ := b.reg.restored(""); !b.reg.endRestore(restored) || b.pools.withholds("lan") {
+	if restored := b.reg.restored(); !b.reg.endRestore(restored) || b.pools.withholds("lan") {
 		t.Error("it is withheld when the others have been opened again")
 	}
+}
+
+// TestStoppedPoolHoldsNothingUp: nor does a pool that is stopped, and was so before the restore,
+// keep the restore from ending: pools that people make later would never be leased from.
+func TestStoppedPoolHoldsNothingUp(t *testing.T) {
+	a := newRestoredAgent(t)
+	hear := func(p Pool) {
+		t.Helper()
+		p.Text = poolspec.PoolText{Ranges: []poolspec.RangeText{{CIDR: "10.2.0.0/27"}}}
+		if err := a.pools.hear(t.Context(), a.pools.get(protocol.PoolName(p.Name)), p, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	old := Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "old", UID: "o"}, Open: true, Bits4: 30, Epoch: "1"}}
+	hear(old)
+	_ = a.reg.read(t.Context(), a.reg.era(), true)
+	fresh := Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "new", UID: "n"}, Open: true, Bits4: 30, Epoch: "9"}}
+	hear(fresh)
+	a.reg.notePutBack(a.reg.restored())
+	a.reg.registrar.Term, a.reg.registrar.Seen.Restored = 9, a.reg.restored().String()
+	for _, tt := range []struct {
+		name  string
+		old   func(*Pool)
+		waits string
+	}{
+		{"the other has yet to be closed", func(*Pool) {}, "pool old has not been opened again since; until then nothing is leased of pool new either"},
+		{"it is closed for the restore", func(p *Pool) { p.Open, p.Restored = false, true }, "pool old has not been opened again"},
+		{"it is stopped", func(p *Pool) { p.Open, p.Restored, p.Stopped = false, false, true }, ""},
+	} {
+		tt.old(&old)
+		hear(old)
+		a.pools.mend(t.Context())
+		err := a.pools.withheld("new")
+		if got := fmt.Sprint(err); (err != nil) != (tt.waits != "") || !strings.Contains(got, tt.waits) && err != nil {
+			t.Errorf("%s: %v; want %q", tt.name, err, tt.waits)
+		}
+	}
+}
+
+// TestReopenedSinceItWasHeardOf: a pool that was first heard of since the restore is leased from
+// when it has been opened in a later epoch than it had then, whatever others do.
+func TestReopenedSinceItWasHeardOf(t *testing.T) {
+	h := protocol.History{}.SawEpoch("1").Rewound()
+	p := protocol.Pool{Meta: protocol.Meta{Name: "lan"}, Open: true, Epoch: "2"}
+	h = h.FirstHeard(p)
+	if h.Reopened(p) {
+		t.Error("it counts as reopened as it was heard of")
+	}
+	if p.Epoch = "3"; !h.Reopened(p) || !h.FirstHeard(p).Reopened(p) {
+		t.Error("it does not count as reopened in a later epoch")
+	}
+}
+
+// TestFollowsPoolsOfItsLeases: a lease that a lost store left is taken up without following its
+// pool. After a restore the agent waits for that pool, so it follows it.
+func TestFollowsPoolsOfItsLeases(t *testing.T) {
+	a := newRestoredAgent(t)
+	r := leaseRight(Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}, netip.MustParsePrefix("10.0.0.10/32"))
+	r.Phase, r.UID = protocol.Held, "u"
+	a.put(t, r)
+	a.pools.mend(t.Context())
+	if a.pools.entry("lan") == nil {
+		t.Error("it does not follow pool lan")
+	}
+}
+
+// TestRegistrationIsKept: a pool that is first heard of while a registration is being recorded does
+// not take that for the one of before the restore.
+func TestRegistrationIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newRestoredAgent(t)
+		st, hang := newHangingStore(t)
+		a.st, a.reg.history = st, protocol.History{}.SawEpoch("1")
+		_ = a.reg.read(t.Context(), a.reg.era(), true)
+		next := a.reg.current()
+		next.Self, next.Term, next.LastTerm, next.Sent = protocol.Identity{Node: "n1", Boot: "b", Store: st.ID()}, next.LastTerm+1, next.LastTerm+1, a.sched.Now()
+		goOn := hang(func(tx *store.Tx) error { return tx.PutPool("x", []byte("{}")) })
+		go func() { _ = a.reg.accept(t.Context(), 0, a.reg.era().rewinds, next) }()
+		synctest.Wait()
+		heard := Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "u"}, Epoch: "2"}, Text: poolspec.PoolText{Ranges: []poolspec.RangeText{{CIDR: "10.2.0.0/27"}}}}
+		go func() { _ = a.pools.hear(t.Context(), a.pools.get("lan"), heard, true) }()
+		synctest.Wait()
+		goOn()
+		synctest.Wait()
+		if err := st.View(func(tx *store.Tx) error {
+			id, err := tx.Identity()
+			if id.Boot != "b" || id.Term != next.Term {
+				t.Errorf("the store has boot %q, term %d; want b, %d", id.Boot, id.Term, next.Term)
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	})
 }
 
 // TestPutBackBeforeAnotherRestore: what was put back before the API server went back once more has
@@ -214,9 +311,9 @@ func TestFirstHeardOverARestart(t *testing.T) {
 func TestPutBackBeforeAnotherRestore(t *testing.T) {
 	a := newRestoredAgent(t)
 	a.reg.history = protocol.History{}.Rewound()
-	first, _ := a.reg.restored("")
+	first := a.reg.restored()
 	_ = a.reg.read(t.Context(), a.reg.era(), true)
-	if second, _ := a.reg.restored(""); a.reg.notePutBack(first) || second.Back {
+	if second := a.reg.restored(); a.reg.notePutBack(first) || second.Back {
 		t.Error("all is put back, by what was before")
 	}
 }

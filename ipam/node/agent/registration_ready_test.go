@@ -141,6 +141,26 @@ func TestSaysWhyItIsNotReady(t *testing.T) {
 	}
 }
 
+// TestSaysNothingOfWhatHoldsNothingUp: a lease that is another's by the restored data keeps the
+// agent from nothing, and people are not sent to mend it.
+func TestSaysNothingOfWhatHoldsNothingUp(t *testing.T) {
+	a := newRestoredAgent(t)
+	var logged bytes.Buffer
+	a.log = slog.New(slog.NewTextHandler(&logged, nil))
+	r := leaseRight(Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}, netip.MustParsePrefix("10.0.0.10/32"))
+	r.Phase, r.UID, r.Revision, r.Asserted, r.Term = protocol.Held, "u", "7", 2, 2
+	a.put(t, r)
+	meta := protocol.Meta{Name: r.Name, UID: "v", Revision: "5", Deleting: true} // its write meets a conflict
+	a.cl.Leases = carefulLeases{refusedLeases{lease: protocol.Lease{Meta: meta, Protocol: 1, Pool: "lan", Block: r.Block, Holder: protocol.Holder{Node: "n2"}, Store: "another", Term: 2}}, a.rights}
+	now := a.sched.Now()
+	a.reg.registrar.Sent, a.reg.announced = now, announcement{heard: true, listed: true, since: now.Boot - readyTimeout}
+	a.rights.lookIn(r.Name, 0)
+	a.rights.lookAgain(t.Context())
+	if ok, why := a.Ready(t.Context()); !ok || logged.Len() > 0 {
+		t.Errorf("ready %v (%s); want that it is, and nothing in the log:\n%s", ok, why, logged.String())
+	}
+}
+
 // TestNotReadyByWhatWasBefore: the API server is seen to go back while the agent finds out
 // whether it is ready, by what it knew before. That makes it ready neither now nor later.
 func TestNotReadyByWhatWasBefore(t *testing.T) {

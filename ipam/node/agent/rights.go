@@ -162,7 +162,7 @@ func (rs *rights) steps(ctx context.Context, fresh protocol.Right, begin beginni
 			return res.Next, protocol.Result{Next: res.Next, Verdict: protocol.VerdictLater, Why: err.Error()}, nil
 		case ev.Outcome != protocol.Unknown, err == nil: // it has answered, if only that something has to come first
 			unanswered = nil
-		case is[*poolWaitsError](err):
+		case is[*poolWaitsError](err), is[*withheldError](err):
 			unanswered = err
 		default:
 			unanswered = fmt.Errorf("%s: %w: %s", fresh.Name, errUnanswered, ev.Why)

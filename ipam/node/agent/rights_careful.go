@@ -163,7 +163,7 @@ func (c carefulPools) ReadPool(ctx context.Context, name protocol.PoolName) (pro
 	if err := c.rs.reg.readEpoch(ctx, p); err != nil {
 		return protocol.Pool{}, protocol.Unknown, fmt.Errorf("record that pool %s has been opened: %w", name, err)
 	}
-	if restored, _ := c.rs.reg.restored(name); restored != nil && !p.Deleting && !restored.Reopened(p) {
+	if restored := c.rs.reg.restored(); restored != nil && !p.Deleting && !restored.Reopened(p) {
 		return protocol.Pool{}, protocol.Unknown, &withheldError{Pool: name}
 	}
 	return p, out, err

@@ -137,7 +137,7 @@ func (rs *rights) lookAgain(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		why := ""
+		why := "" // not of a right that need not be put back
 		switch {
 		case err != nil:
 			rs.lookIn(name, rs.retryLater())
@@ -145,6 +145,9 @@ func (rs *rights) lookAgain(ctx context.Context) {
 			why = err.Error()
 		case res.Verdict == protocol.VerdictLater:
 			why = res.Why
+		}
+		if now, ok := rs.right(name); !ok || now.PutBack(rs.reg.term()) && !rs.reg.isUnseen(name) {
+			why = ""
 		}
 		rs.reg.noteLate(ctx, name, why)
 	})
