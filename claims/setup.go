@@ -32,6 +32,11 @@ const unsettled = "tenure.unsettled"
 // namespace concerns them: it may let them use the pool, or forbid it.
 const waiting = "tenure.waiting"
 
+// Waits reports whether a claim is in the indices of those that wait.
+func Waits(claim *ipamclaims.IPAMClaim) bool {
+	return len(claim.Status.IPs) == 0 || !meta.IsStatusConditionTrue(claim.Status.Conditions, kube.ConditionIPsAllocated)
+}
+
 // IndexClaims adds the index of claims that the reconciler needs. Call it before
 // the cache starts.
 func IndexClaims(ctx context.Context, to client.FieldIndexer) error {
@@ -40,11 +45,10 @@ func IndexClaims(ctx context.Context, to client.FieldIndexer) error {
 		waiting:   func(*ipamclaims.IPAMClaim) string { return waiting },
 	} {
 		err := to.IndexField(ctx, &ipamclaims.IPAMClaim{}, name, func(o client.Object) []string {
-			claim := o.(*ipamclaims.IPAMClaim)
-			if len(claim.Status.IPs) > 0 && meta.IsStatusConditionTrue(claim.Status.Conditions, kube.ConditionIPsAllocated) {
-				return nil
+			if claim := o.(*ipamclaims.IPAMClaim); Waits(claim) {
+				return []string{value(claim)}
 			}
-			return []string{value(claim)}
+			return nil
 		})
 		if err != nil {
 			return fmt.Errorf("index claims by %s: %w", name, err)
@@ -67,11 +71,8 @@ func (r *Reconciler) first(changed *trigger.Source) source.Source {
 // Setup has the manager run r with this many workers, for what its watches tell and changed
 // fires.
 func (r *Reconciler) Setup(mgr ctrl.Manager, catalog *networks.Catalog, changed *trigger.Source, workers int) error {
-	err := ctrl.NewControllerManagedBy(mgr).Named("claims").
-		For(&ipamclaims.IPAMClaim{}).
-		Watches(&v1alpha1.IPSubLease{}, handler.EnqueueRequestsFromMapFunc(ofUse)).
+	err := trigger.Add(ctrl.NewControllerManagedBy(mgr).Named("claims"), r.Watches()).
 		Watches(&nad.NetworkAttachmentDefinition{}, r.ofDefinition(catalog)).
-		Watches(&v1alpha1.IPPool{}, handler.EnqueueRequestsFromMapFunc(r.ofRule), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		WatchesRawSource(r.first(changed)).
 		WithOptions(trigger.Workers(workers)).
@@ -80,6 +81,15 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, catalog *networks.Catalog, changed 
 		return fmt.Errorf("set up claims: %w", err)
 	}
 	return nil
+}
+
+// Watches returns what wakes r, but for definitions and namespaces.
+func (r *Reconciler) Watches() []trigger.Watch {
+	return []trigger.Watch{
+		{Of: &ipamclaims.IPAMClaim{}, To: &handler.EnqueueRequestForObject{}},
+		{Of: &v1alpha1.IPSubLease{}, To: handler.EnqueueRequestsFromMapFunc(ofUse)},
+		{Of: &v1alpha1.IPPool{}, To: handler.EnqueueRequestsFromMapFunc(r.ofRule), If: predicate.GenerationChangedPredicate{}},
+	}
 }
 
 // ofUse maps a use to its claim.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"time"
 
@@ -62,10 +63,8 @@ func (a *API) Registrations(ctx context.Context) ([]protocol.Registration, error
 
 // CreateRegistration creates a node's registration.
 func (a *API) CreateRegistration(ctx context.Context, s protocol.Registration) (protocol.Registration, protocol.Outcome, error) {
-	obj := &coordination.Lease{
-		ObjectMeta: metav1.ObjectMeta{Name: string(s.Node), Namespace: a.RegistrationNamespace, Annotations: a.regAnnotations(s)},
-		Spec:       regSpec(s),
-	}
+	obj := ToRegistration(a.RegistrationNamespace, s)
+	maps.Copy(obj.Annotations, a.unserved())
 	out, err := a.create(ctx, obj)
 	if out != protocol.Done {
 		return protocol.Registration{}, out, err
@@ -77,7 +76,7 @@ func (a *API) CreateRegistration(ctx context.Context, s protocol.Registration) (
 func (a *API) UpdateRegistration(ctx context.Context, s protocol.Registration) (protocol.Registration, protocol.Outcome, error) {
 	obj := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: string(s.Node), Namespace: a.RegistrationNamespace}}
 	out, err := a.swap(ctx, obj, s.Meta, map[string]any{
-		"metadata": map[string]any{"annotations": regAnnotationsPatch(a.regAnnotations(s))},
+		"metadata": map[string]any{"annotations": regAnnotationsPatch(regAnnotations(s), a.unserved())},
 		"spec":     regPatch(s),
 	})
 	if out != protocol.Done {
@@ -127,7 +126,15 @@ func (a *API) RegistrationKey(node protocol.NodeName) client.ObjectKey {
 	return client.ObjectKey{Namespace: a.RegistrationNamespace, Name: string(node)}
 }
 
-func (a *API) regAnnotations(s protocol.Registration) map[string]string {
+// ToRegistration returns a node's registration as its agent writes it.
+func ToRegistration(namespace string, s protocol.Registration) *coordination.Lease {
+	return &coordination.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: string(s.Node), Namespace: namespace, Annotations: regAnnotations(s)},
+		Spec:       regSpec(s),
+	}
+}
+
+func regAnnotations(s protocol.Registration) map[string]string {
 	all := map[string]string{
 		annotationNodeUID: string(s.NodeUID), annotationMachine: s.Machine, annotationBoot: s.Boot,
 		annotationWrites: strconv.FormatInt(s.Writes, 10), annotationRestore: s.Restored,
@@ -138,17 +145,24 @@ func (a *API) regAnnotations(s protocol.Registration) map[string]string {
 	if text := listText(s.Strangers); text != "" {
 		all[annotationStrangers] = text
 	}
-	if a.Unserved != nil {
-		all[podnetwork.AnnotationUnserved] = a.Unserved()
-	}
 	return all
 }
 
+// unserved returns the annotation that says why the node's pods are not attached to PodNetworks.
+func (a *API) unserved() map[string]string {
+	if a.Unserved == nil {
+		return nil
+	}
+	return map[string]string{podnetwork.AnnotationUnserved: a.Unserved()}
+}
+
 // regAnnotationsPatch returns annotations for a merge patch, where what is absent stays as it is.
-func regAnnotationsPatch(all map[string]string) map[string]any {
+func regAnnotationsPatch(all ...map[string]string) map[string]any {
 	patch := map[string]any{annotationStrangers: nil}
-	for key, value := range all {
-		patch[key] = value
+	for _, some := range all {
+		for key, value := range some {
+			patch[key] = value
+		}
 	}
 	return patch
 }

@@ -23,7 +23,7 @@ func writtenRegistration() (protocol.Registration, *coordination.Lease) {
 		Strangers: []protocol.Stranger{{Pool: "lan", Addr: netip.MustParseAddr("10.0.0.9"), MAC: "02:00:00:00:00:09", At: time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)}},
 	}
 	return s, &coordination.Lease{
-		ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u", ResourceVersion: "700", Annotations: (&API{}).regAnnotations(s)}, Spec: regSpec(s),
+		ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u", ResourceVersion: "700", Annotations: regAnnotations(s)}, Spec: regSpec(s),
 	}
 }
 
@@ -89,7 +89,7 @@ func TestStrangersOnARegistration(t *testing.T) {
 		t.Error("they are not written")
 	}
 	s.Strangers = nil
-	all := (&API{}).regAnnotations(s)
+	all := regAnnotations(s)
 	if _, there := all[annotationStrangers]; there {
 		t.Error("none are written as an annotation")
 	}

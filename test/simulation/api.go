@@ -72,6 +72,7 @@ type simEvent[T any] struct {
 	name string
 	obj  T
 	gone bool
+	was  *T // as whoever hears of it knew it; nil: he did not
 }
 
 func newSimTable[T any](api *simAPI, meta func(*T) *protocol.Meta, clone func(T) T) *simTable[T] {

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/claims"
 	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -181,7 +182,7 @@ func (r cacheReader) Get(_ context.Context, key client.ObjectKey, into client.Ob
 		}
 	case *coordination.Lease:
 		if s, out := r.c.regs.read(key.Name); out == protocol.Done {
-			o.ObjectMeta = registrationMeta(s)
+			*o = *registrationObject(s)
 			return nil
 		}
 	default:
@@ -215,6 +216,10 @@ func (r cacheReader) List(_ context.Context, into client.ObjectList, opts ...cli
 	case *corev1.NodeList:
 		for _, n := range r.c.rackNodes.list(func(rackNode) bool { return true }) {
 			list.Items = append(list.Items, corev1.Node{ObjectMeta: n.objectMeta()})
+		}
+	case *ipamclaims.IPAMClaimList: // those that wait
+		for _, claim := range r.c.claims.list(func(claim simClaim) bool { return claims.Waits(claim.obj) }) {
+			list.Items = append(list.Items, *shownAs(r.c.w, claim.Revision, claim.object))
 		}
 	case *coordination.LeaseList: // what is said of silent nodes bears on counts alone
 	case *v1alpha1.IPReservationList: // there are none

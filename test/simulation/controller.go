@@ -57,7 +57,8 @@ type process struct {
 	ofDead   *deadnodes.Reconciler
 	ofSubs   *requests.Reconciler
 	ofLabels *nodelabels.Reconciler
-	labels   labelNews
+	queues   []simQueue
+	starting bool // the informers list for the first time
 	shapes   *pools.Shapes
 	look     looks
 
@@ -119,7 +120,7 @@ func (c *simController) boot() {
 	}
 	c.process = process{
 		leases: w.api.leases.watch(), subs: w.api.subs.watch(), pools: w.api.pools.watch(), claims: w.api.claims.watch(),
-		regs: w.api.regs.watch(), rackNodes: w.api.nodes.watch(), labels: labelNews{told: map[string]string{}, keys: map[string]string{}, generation: map[string]int64{}},
+		regs: w.api.regs.watch(), rackNodes: w.api.nodes.watch(),
 		shapes: &pools.Shapes{}, due: map[task]time.Duration{}, underWay: map[task]bool{}, cachedNodes: map[protocol.NodeName]protocol.Node{},
 		sawGone: map[protocol.NodeName]bool{}, sawSilent: map[protocol.StoreID]bool{},
 	}
@@ -159,6 +160,10 @@ func (c *simController) boot() {
 	c.ofLabels = &nodelabels.Reconciler{Cache: cacheReader{c: c}, RegistrationNamespace: "registrations", Live: liveCalls{c}, Log: log}
 	if w.other != nil {
 		c.newLooker()
+	}
+	c.queues = []simQueue{
+		{c: c, kind: lookAtPool, watches: c.ofPools.Watches()}, {c: c, kind: lookAtClaim, watches: c.ofClaims.Watches()},
+		{c: c, kind: lookAtRequest, watches: c.ofSubs.Watches()}, {c: c, kind: lookAtLabels, watches: c.ofLabels.Watches()},
 	}
 	c.relist(true)
 }

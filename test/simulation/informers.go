@@ -1,12 +1,19 @@
 package simulation
 
 import (
+	"context"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
 	"github.com/tenure-ipam/tenure/cmd/tenure-controller/controller"
 	"github.com/tenure-ipam/tenure/ipam/controller/grants"
+	"github.com/tenure-ipam/tenure/ipam/controller/trigger"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -56,6 +63,8 @@ func drain[T any](v *simWatch[T], n int, see func(simEvent[T])) {
 // maybe far.
 func (c *simController) relist(start bool) {
 	c.w.logf("%s: lists anew", c.who)
+	c.starting = start
+	defer func() { c.starting = false }()
 	again(c, c.leases, start, c.seeLease)
 	again(c, c.subs, start, c.seeSub)
 	again(c, c.pools, start, c.seePool)
@@ -73,13 +82,78 @@ func again[T any](c *simController, v *simWatch[T], start bool, see func(simEven
 		most = min(most, 20)
 	}
 	v.relist(c.w.rng.IntN(most + 1))
+	told := func(name string, obj T, gone bool) {
+		ev := simEvent[T]{name: name, obj: obj, gone: gone}
+		if was, ok := before[name]; ok {
+			ev.was = &was
+		}
+		see(ev)
+	}
 	for _, name := range names {
 		if _, ok := v.objects[name]; !ok {
-			see(simEvent[T]{name: name, obj: before[name], gone: true})
+			told(name, before[name], true)
 		}
 	}
 	for _, name := range v.names {
-		see(simEvent[T]{name: name, obj: v.objects[name]})
+		told(name, v.objects[name], false)
+	}
+}
+
+// simQueue is the work of one reconciler, which its watches tell of.
+type simQueue struct {
+	trigger.Queue
+	c       *simController
+	kind    taskKind
+	watches []trigger.Watch
+}
+
+// Add implements [trigger.Queue].
+func (q simQueue) Add(r reconcile.Request) { q.c.soon(task{q.kind, r.Name}, 0) }
+
+// AddAfter implements [trigger.Queue].
+func (q simQueue) AddAfter(r reconcile.Request, d time.Duration) { q.c.soon(task{q.kind, r.Name}, d) }
+
+// hear has the watches hear of an object that was so, and is so now; nil: it was not there, or is
+// not.
+func (q simQueue) hear(was, is client.Object) {
+	ctx := context.Background()
+	for _, w := range q.watches {
+		switch of := reflect.TypeOf(w.Of); {
+		case is == nil:
+			if e := (event.DeleteEvent{Object: was}); reflect.TypeOf(was) == of && (w.If == nil || w.If.Delete(e)) {
+				w.To.Delete(ctx, e, q)
+			}
+		case reflect.TypeOf(is) != of:
+		case was == nil:
+			if e := (event.CreateEvent{Object: is, IsInInitialList: q.c.starting}); w.If == nil || w.If.Create(e) {
+				w.To.Create(ctx, e, q)
+			}
+		default:
+			if e := (event.UpdateEvent{ObjectOld: was, ObjectNew: is}); w.If == nil || w.If.Update(e) {
+				w.To.Update(ctx, e, q)
+			}
+		}
+	}
+}
+
+// wake has the reconcilers hear of what an informer has heard. One that lists anew does not tell of
+// what is as it was.
+func wake[T any, O client.Object](c *simController, ev simEvent[T], object func(T) O) {
+	var was, is client.Object
+	if ev.was != nil {
+		was = object(*ev.was)
+	}
+	switch {
+	case !ev.gone:
+		is = object(ev.obj)
+	case was == nil:
+		return
+	}
+	if was != nil && is != nil && was.GetResourceVersion() == is.GetResourceVersion() {
+		return
+	}
+	for _, q := range c.queues {
+		q.hear(was, is)
 	}
 }
 
@@ -89,19 +163,23 @@ func (c *simController) seeLease(ev simEvent[protocol.Lease]) {
 	} else {
 		c.broker.Observe(ev.obj)
 	}
-	c.soon(task{lookAtPool, string(ev.obj.Pool)}, 500*time.Millisecond)
+	wake(c, ev, leaseObject)
+	c.alsoPool(string(ev.obj.Pool), 500*time.Millisecond)
 }
 
-func (c *simController) seeSub(ev simEvent[protocol.SubLease]) {
-	if ev.obj.Request != nil {
-		c.soon(task{lookAtRequest, ev.name}, 0)
-	}
-	if u := ev.obj.Use; u != nil {
-		c.soon(task{lookAtClaim, u.Claim.Name}, 0)
+func (c *simController) seeSub(ev simEvent[protocol.SubLease]) { wake(c, ev, subObject) }
+
+// alsoPool has a pool looked at, though no watch tells of it, as a controller does that starts.
+// That ends with the faults: then the watches alone have to do.
+func (c *simController) alsoPool(name string, after time.Duration) {
+	if !c.w.calm {
+		c.soon(task{lookAtPool, name}, after)
 	}
 }
 
-func (c *simController) seeClaim(ev simEvent[simClaim]) { c.soon(task{lookAtClaim, ev.name}, 0) }
+func (c *simController) seeClaim(ev simEvent[simClaim]) { wake(c, ev, simClaim.object) }
+
+func (c *simController) seeNode(ev simEvent[rackNode]) { wake(c, ev, rackNode.object) }
 
 func (c *simController) seePool(ev simEvent[simPool]) {
 	if ev.gone {
@@ -110,21 +188,14 @@ func (c *simController) seePool(ev simEvent[simPool]) {
 		c.broker.SetPool(c.poolState(ev.obj))
 	}
 	c.wakeLooker()
-	c.seeSelectors(ev)
-	for name := range c.pools.objects { // one that changes may concern the others
-		c.soon(task{lookAtPool, name}, 0)
+	wake(c, ev, simPool.object)
+	for name := range c.pools.objects {
+		c.alsoPool(name, 0)
 	}
 }
 
 func (c *simController) seeRegistration(ev simEvent[protocol.Registration]) {
-	c.seeTold(ev)
-	if ev.gone {
-		c.ofPools.Deregister(ev.obj.Node, ev.obj.UID)
-	} else if c.ofPools.Hear(ev.obj) {
-		for name := range c.pools.objects {
-			c.soon(task{lookAtPool, name}, 500*time.Millisecond)
-		}
-	}
+	wake(c, ev, registrationObject)
 	c.soon(task{lookAtRegistration, ev.name}, 0)
 }
 

@@ -118,9 +118,7 @@ func (w *world) makePool(name protocol.PoolName, blockSize int32) {
 	obj.Finalizers = []string{v1alpha1.LeasesFinalizer}
 	obj.Status.Leasing, obj.Status.ObservedGeneration = v1alpha1.LeasingOpen, obj.Generation
 	obj.Status.BlockPrefixLengths = &v1alpha1.BlockPrefixLengths{}
-	if w.other != nil {
-		obj.Status.Opening = protocol.EpochAfter(obj.CreationTimestamp.Time)
-	}
+	obj.Status.Opening = protocol.EpochAfter(obj.CreationTimestamp.Time)
 	for _, r := range obj.Spec.Ranges {
 		cidr := netip.MustParsePrefix(r.CIDR)
 		bits := int32(cidr.Addr().BitLen())

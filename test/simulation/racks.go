@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
@@ -116,6 +117,9 @@ func (n rackNode) objectMeta() metav1.ObjectMeta {
 	stamp(&o, n.Meta)
 	return o
 }
+
+// object returns the Node as the API server shows it, as far as labels go.
+func (n rackNode) object() *corev1.Node { return &corev1.Node{ObjectMeta: n.objectMeta()} }
 
 // syncRacks has the server's Nodes be there and have labels as people and machines have them.
 func (w *world) syncRacks() {

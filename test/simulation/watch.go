@@ -30,7 +30,10 @@ func (v *simWatch[T]) next() (ev simEvent[T], ok bool) {
 	}
 	ev = v.t.log[v.pos]
 	v.pos++
-	_, known := v.objects[ev.name]
+	was, known := v.objects[ev.name]
+	if known {
+		ev.was = &was
+	}
 	switch {
 	case ev.gone:
 		delete(v.objects, ev.name)

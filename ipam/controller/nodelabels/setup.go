@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -27,16 +26,22 @@ const workers = 4
 
 // Setup has the manager run r.
 func (r *Reconciler) Setup(mgr ctrl.Manager) error {
-	err := ctrl.NewControllerManagedBy(mgr).Named("node-labels").
-		Watches(&corev1.Node{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(relabelled)).
-		Watches(&coordination.Lease{}, handler.EnqueueRequestsFromMapFunc(r.ofRegistration), builder.WithPredicates(untold)).
-		Watches(&v1alpha1.IPPool{}, handler.EnqueueRequestsFromMapFunc(r.everyNode), builder.WithPredicates(namesOthers)).
+	err := trigger.Add(ctrl.NewControllerManagedBy(mgr).Named("node-labels"), r.Watches()).
 		WithOptions(trigger.Workers(workers)).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up node labels: %w", err)
 	}
 	return nil
+}
+
+// Watches returns what wakes r.
+func (r *Reconciler) Watches() []trigger.Watch {
+	return []trigger.Watch{
+		{Of: &corev1.Node{}, To: &handler.EnqueueRequestForObject{}, If: relabelled},
+		{Of: &coordination.Lease{}, To: handler.EnqueueRequestsFromMapFunc(r.ofRegistration), If: untold},
+		{Of: &v1alpha1.IPPool{}, To: handler.EnqueueRequestsFromMapFunc(r.everyNode), If: namesOthers},
+	}
 }
 
 // relabelled lets through Nodes whose labels have changed.

@@ -210,8 +210,8 @@ func TestGarbledRegistrationIsWaitedFor(t *testing.T) {
 			Spec:       coordination.LeaseSpec{HolderIdentity: &store, LeaseDurationSeconds: &fence},
 		}
 	}
-	r := &Reconciler{Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return noon }}
-	hear := r.ofRegistration(emptyCache{})
+	r := &Reconciler{Cache: emptyCache{}, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return noon }}
+	hear := r.ofRegistration()
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer q.ShutDown()
 	for _, l := range []*coordination.Lease{

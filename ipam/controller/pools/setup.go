@@ -47,14 +47,8 @@ func IndexLeases(ctx context.Context, to client.FieldIndexer) error {
 
 // Setup has the manager run r.
 func (r *Reconciler) Setup(mgr ctrl.Manager, catalog *networks.Catalog) error {
-	err := ctrl.NewControllerManagedBy(mgr).Named("pools").
-		For(&v1alpha1.IPPool{}).
-		// A pool that overlaps another concerns both.
-		Watches(&v1alpha1.IPPool{}, r.othersOf(mgr.GetCache()), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&v1alpha1.IPLease{}, ofLease(true)).
+	err := trigger.Add(ctrl.NewControllerManagedBy(mgr).Named("pools"), r.Watches()).
 		Watches(&nad.NetworkAttachmentDefinition{}, ofDefinition(catalog, r.poolsOf(catalog))).
-		Watches(&v1alpha1.IPReservation{}, ofStranger()).
-		Watches(&coordination.Lease{}, r.ofRegistration(mgr.GetCache())).
 		WatchesRawSource(r.Changed).
 		WithOptions(trigger.Workers(4)).
 		Complete(r)
@@ -64,17 +58,27 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, catalog *networks.Catalog) error {
 	return nil
 }
 
-// othersOf enqueues every pool when one changes its spec, comes or goes.
-func (r *Reconciler) othersOf(cache client.Reader) handler.EventHandler {
-	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
-		return slices.DeleteFunc(r.all(ctx, cache), func(q reconcile.Request) bool { return q.Name == o.GetName() })
-	})
+// Watches returns what wakes r, but for definitions.
+func (r *Reconciler) Watches() []trigger.Watch {
+	return []trigger.Watch{
+		{Of: &v1alpha1.IPPool{}, To: &handler.EnqueueRequestForObject{}},
+		// A pool that overlaps another concerns both.
+		{Of: &v1alpha1.IPPool{}, To: handler.EnqueueRequestsFromMapFunc(r.others), If: predicate.GenerationChangedPredicate{}},
+		{Of: &v1alpha1.IPLease{}, To: ofLease(true)},
+		{Of: &v1alpha1.IPReservation{}, To: ofStranger()},
+		{Of: &coordination.Lease{}, To: r.ofRegistration()},
+	}
+}
+
+// others returns a request for every pool but o, which has another spec, has come or gone.
+func (r *Reconciler) others(ctx context.Context, o client.Object) []reconcile.Request {
+	return slices.DeleteFunc(r.all(ctx), func(q reconcile.Request) bool { return q.Name == o.GetName() })
 }
 
 // all returns a request for every pool.
-func (r *Reconciler) all(ctx context.Context, cache client.Reader) []reconcile.Request {
+func (r *Reconciler) all(ctx context.Context) []reconcile.Request {
 	var pools v1alpha1.IPPoolList
-	if err := cache.List(ctx, &pools, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Cache.List(ctx, &pools, client.UnsafeDisableDeepCopy); err != nil {
 		r.Log.ErrorContext(ctx, "pools cannot be listed", "error", err)
 		return nil
 	}
@@ -87,7 +91,7 @@ func (r *Reconciler) all(ctx context.Context, cache client.Reader) []reconcile.R
 
 // ofRegistration notes what registrations say, and enqueues every pool when one says something
 // else of a restored API server.
-func (r *Reconciler) ofRegistration(cache client.Reader) handler.EventHandler {
+func (r *Reconciler) ofRegistration() handler.EventHandler {
 	hear := func(ctx context.Context, q trigger.Queue, o client.Object) {
 		lease := o.(*coordination.Lease)
 		if !kube.IsRegistration(lease) {
@@ -101,7 +105,7 @@ func (r *Reconciler) ofRegistration(cache client.Reader) handler.EventHandler {
 		if !r.Hear(reg) {
 			return
 		}
-		for _, pool := range r.all(ctx, cache) {
+		for _, pool := range r.all(ctx) {
 			q.AddAfter(pool, gather)
 		}
 	}
@@ -138,7 +142,7 @@ func (r *Reconciler) meet(ctx context.Context) error {
 	}
 	r.met.Store(true)
 	if news { // another look may have been under way, and the watch tells nothing new
-		for _, pool := range r.all(ctx, r.Cache) {
+		for _, pool := range r.all(ctx) {
 			r.Changed.Fire("", pool.Name)
 		}
 	}

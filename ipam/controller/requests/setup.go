@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -23,8 +22,7 @@ import (
 // Setup has the manager run r with this many workers, for what its watches tell and changed
 // fires.
 func (r *Reconciler) Setup(mgr ctrl.Manager, changed *trigger.Source, workers int) error {
-	err := ctrl.NewControllerManagedBy(mgr).Named("requests").
-		Watches(&v1alpha1.IPSubLease{}, r.arrivals(), builder.WithPredicates(predicate.NewPredicateFuncs(isRequest))).
+	err := trigger.Add(ctrl.NewControllerManagedBy(mgr).Named("requests"), r.Watches()).
 		WatchesRawSource(r.first(changed)).
 		WithOptions(trigger.Workers(workers)).
 		Complete(r)
@@ -32,6 +30,11 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, changed *trigger.Source, workers in
 		return fmt.Errorf("set up requests: %w", err)
 	}
 	return nil
+}
+
+// Watches returns what wakes r.
+func (r *Reconciler) Watches() []trigger.Watch {
+	return []trigger.Watch{{Of: &v1alpha1.IPSubLease{}, To: r.arrivals(), If: predicate.NewPredicateFuncs(isRequest)}}
 }
 
 func isRequest(o client.Object) bool { return o.(*v1alpha1.IPSubLease).Spec.Request != nil }
