@@ -1,7 +1,7 @@
 package protocol
 
 import (
-	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,9 +27,9 @@ type History struct {
 	// Restored is set from when the API server was seen to have gone back until the
 	// node's pools have been opened again.
 	Restored *Restoration `json:"restored,omitempty"`
-	// HeardSince are the pools that the agent has first heard of since then, with the epochs that
-	// they had.
-	HeardSince map[PoolName]string `json:"heardSince,omitempty"`
+	// HeardSince are the pools that the agent has first heard of since then, and of which it has
+	// no lease.
+	HeardSince []PoolName `json:"since,omitempty"`
 }
 
 // number returns a resourceVersion as a number, 0 for one that is none: nothing is
@@ -74,33 +74,16 @@ func (h History) SawEpoch(epoch string) History {
 	return h
 }
 
-// FirstHeard returns h with a pool of which the agent had not heard before. h shares nothing with
-// it.
-func (h History) FirstHeard(p Pool) History {
-	name := PoolName(p.Name)
-	if _, known := h.HeardSince[name]; h.Restored == nil || known {
-		return h
+// FirstHeard returns h with a pool of which the agent had not heard before, and has no lease.
+func (h History) FirstHeard(name PoolName) History {
+	if h.Restored != nil && !h.IsHeardSince(name) {
+		h.HeardSince = append(slices.Clip(h.HeardSince), name)
 	}
-	h.HeardSince = maps.Clone(h.HeardSince)
-	if h.HeardSince == nil {
-		h.HeardSince = map[PoolName]string{}
-	}
-	h.HeardSince[name] = p.Epoch
 	return h
 }
 
-// Reopened reports whether a pool may be leased from, as far as the API server has gone back: it
-// has been opened since in a later epoch than all before. One that was first heard of since may be
-// what the restored data have. It must have been opened in a later epoch than it had then.
-func (h History) Reopened(p Pool) bool {
-	return h.Restored == nil || h.Restored.Reopened(p) && (p.Epoch > h.HeardSince[PoolName(p.Name)] || !h.IsHeardSince(PoolName(p.Name)))
-}
-
 // IsHeardSince reports whether the agent has first heard of a pool since the API server went back.
-func (h History) IsHeardSince(name PoolName) bool {
-	_, since := h.HeardSince[name]
-	return since
-}
+func (h History) IsHeardSince(name PoolName) bool { return slices.Contains(h.HeardSince, name) }
 
 // Behind reports whether rev, the revision in the answer to a write to one of Tenure's kinds, is of
 // an earlier state than h. h must be the history from before the write was sent.

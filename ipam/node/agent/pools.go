@@ -144,7 +144,14 @@ func (ps *pools) hear(ctx context.Context, p *pool, heard Pool, exists bool) err
 		p.set(was, true) // what is leased of it stays until it is given back
 		return nil
 	}
-	fresh := was == nil || was.UID != heard.UID
+	fresh := false // since the API server has gone back
+	if was == nil && ps.reg.restored() != nil {
+		leased, err := ps.leased(ctx)
+		if err != nil {
+			return err
+		}
+		fresh = !leased[p.name]
+	}
 	ps.reg.heardEpoch(heard.Pool, fresh)
 	if heard.Edited && was != nil {
 		heard.Text = withoutAdded(heard.Text, was.whole)

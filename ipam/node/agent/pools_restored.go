@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -31,21 +33,27 @@ func (ps *pools) withheld(name protocol.PoolName) error {
 	}
 	e := &withheldError{name, name}
 	if h := ps.reg.era().history; h.IsHeardSince(name) {
-		e.Of = cmp.Or(ps.unreopened(h), name)
+		e.Of = cmp.Or(ps.unreopened(h, true), name)
 	}
 	return e
 }
 
-// withholds reports whether there is a [*withheldError] of a pool.
+// withholds reports whether there is a [*withheldError] of a pool. One that was first heard of
+// since the API server went back may be what the restored data have, and another node have yet to
+// put back its blocks. It waits for those that were heard of before.
 func (ps *pools) withholds(name protocol.PoolName) bool {
 	known, absent := ps.heard(name) // first: a pool is noted as heard since before it is known
-	return !reopened(ps.reg.era().history, known, absent)
+	h := ps.reg.era().history
+	if !reopened(h, known, absent) {
+		return true
+	}
+	return h.IsHeardSince(name) && (!h.Restored.Back || ps.unreopened(h, true) != "")
 }
 
 // reopened reports whether a pool, as last heard of, has been opened since the API server has gone
 // back, or is gone.
 func reopened(h protocol.History, known *knownPool, absent bool) bool {
-	return h.Restored == nil || absent || known != nil && (known.Deleting || h.Reopened(known.Pool.Pool))
+	return h.Restored == nil || absent || known != nil && (known.Deleting || h.Restored.Reopened(known.Pool.Pool))
 }
 
 // withheldRight is withheld for a right, whatever its kind.
@@ -130,7 +138,7 @@ func (ps *pools) mend(ctx context.Context) {
 	term := registrar.Term
 	said, _ := protocol.ParseRestoration(registrar.Seen.Restored)
 	switch {
-	case restored.Back && said == *restored && ps.unreopened(h) == "" && ps.reg.endRestore(restored):
+	case restored.Back && said == *restored && ps.unreopened(h, false) == "" && ps.reg.endRestore(restored):
 		for _, p := range ps.followed() {
 			p.wake()
 		}
@@ -143,38 +151,44 @@ func (ps *pools) mend(ctx context.Context) {
 }
 
 // followOwn follows the pools of this node's leases: one that a lost store left was taken up
-// without. They are waited for, and nobody may name them any more.
+// without. What is disputed waits for them, and nobody may name them any more.
 func (ps *pools) followOwn(ctx context.Context) {
-	var names []protocol.PoolName
-	err := ps.st.ViewContext(ctx, func(tx *store.Tx) error {
-		for r, err := range tx.Rights() {
-			if err != nil {
-				return err
-			}
-			if r.Kind == protocol.RightLease && r.Phase == protocol.Held && ps.entry(r.Pool) == nil {
-				names = append(names, r.Pool)
-			}
-		}
-		return nil
-	})
+	leased, err := ps.leased(ctx)
 	if err != nil {
 		ps.log.ErrorContext(ctx, "store not read", "error", err)
 	}
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(leased)) {
 		ps.get(name)
 	}
 }
 
+// leased returns the pools of which this node has a lease.
+func (ps *pools) leased(ctx context.Context) (of map[protocol.PoolName]bool, err error) {
+	of = map[protocol.PoolName]bool{}
+	err = ps.st.ViewContext(ctx, func(tx *store.Tx) error {
+		for r, err := range tx.Rights() {
+			if err != nil {
+				return err
+			}
+			if r.Kind == protocol.RightLease && r.Phase == protocol.Held {
+				of[r.Pool] = true
+			}
+		}
+		return nil
+	})
+	return of, err
+}
+
 // unreopened returns a pool that was heard of before the API server went back and has not been
-// opened again since; "" if there is none. One that is closed for another reason, such as that it
-// is stopped, is opened in a later epoch, whenever that is. It is not waited for, unless a right of
-// this node is another's by the restored data.
-func (ps *pools) unreopened(h protocol.History) protocol.PoolName {
-	disputed := ps.reg.hasDisputed()
+// opened again since; "" if there is none. If passing is true, pools are passed over that are
+// closed for another reason, such as that they are stopped: nothing says when they are opened. Not
+// so while a right of this node is another's by the restored data.
+func (ps *pools) unreopened(h protocol.History, passing bool) protocol.PoolName {
+	passing = passing && !ps.reg.hasDisputed()
 	for _, p := range ps.followed() {
 		known, absent, _ := p.now()
-		closed := known != nil && !known.Open && !known.Restored && !disputed
-		if !h.IsHeardSince(p.name) && !closed && !reopened(h, known, absent) {
+		closed := known != nil && !known.Open && !known.Restored
+		if !h.IsHeardSince(p.name) && !reopened(h, known, absent) && !(passing && closed) {
 			return p.name
 		}
 	}

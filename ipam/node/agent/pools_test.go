@@ -317,7 +317,7 @@ func TestAwaitsReopening(t *testing.T) {
 		a, p := newBubbleAgent(t)
 		a.reg.history.Restored = &protocol.Restoration{Back: true, Epoch: "1"}
 		a.reg.registrar.Seen.Restored = a.reg.history.Restored.String()
-		a.reg.history = a.reg.history.FirstHeard(p.known.Pool.Pool)
+		a.reg.history = a.reg.history.FirstHeard("lan")
 		other := newPool("other")
 		other.known = changed(p, func(k *knownPool) { k.Name, k.Epoch = "other", "1" })
 		a.pools.byName["other"] = other

@@ -114,7 +114,7 @@ func (reg *registration) heardEpoch(p protocol.Pool, fresh bool) {
 	defer reg.mu.Unlock()
 	reg.history = reg.history.SawEpoch(p.Epoch)
 	if fresh {
-		reg.history = reg.history.FirstHeard(p)
+		reg.history = reg.history.FirstHeard(protocol.PoolName(p.Name))
 	}
 }
 

@@ -238,6 +238,7 @@ func TestStoppedPoolHoldsNothingUp(t *testing.T) {
 		{"the other has yet to be closed", func(*Pool) {}, "pool old has not been opened again since; until then nothing is leased of pool new either"},
 		{"it is closed for the restore", func(p *Pool) { p.Open, p.Restored = false, true }, "pool old has not been opened again"},
 		{"it is stopped", func(p *Pool) { p.Open, p.Restored, p.Stopped = false, false, true }, ""},
+		{"it is open by the restored data", func(p *Pool) { p.Open, p.Stopped = true, false }, "pool old has not been opened again"},
 	} {
 		tt.old(&old)
 		hear(old)
@@ -246,20 +247,9 @@ func TestStoppedPoolHoldsNothingUp(t *testing.T) {
 		if got := fmt.Sprint(err); (err != nil) != (tt.waits != "") || !strings.Contains(got, tt.waits) && err != nil {
 			t.Errorf("%s: %v; want %q", tt.name, err, tt.waits)
 		}
-	}
-}
-
-// TestReopenedSinceItWasHeardOf: a pool that was first heard of since the restore is leased from
-// when it has been opened in a later epoch than it had then, whatever others do.
-func TestReopenedSinceItWasHeardOf(t *testing.T) {
-	h := protocol.History{}.SawEpoch("1").Rewound()
-	p := protocol.Pool{Meta: protocol.Meta{Name: "lan"}, Open: true, Epoch: "2"}
-	h = h.FirstHeard(p)
-	if h.Reopened(p) {
-		t.Error("it counts as reopened as it was heard of")
-	}
-	if p.Epoch = "3"; !h.Reopened(p) || !h.FirstHeard(p).Reopened(p) {
-		t.Error("it does not count as reopened in a later epoch")
+		if a.reg.restored() == nil || a.pools.withheld("old") == nil {
+			t.Errorf("%s: the restore has ended, or pool old may be leased from, in the epoch of before", tt.name)
+		}
 	}
 }
 
@@ -272,7 +262,19 @@ func TestFollowsPoolsOfItsLeases(t *testing.T) {
 	a.put(t, r)
 	a.pools.mend(t.Context())
 	if a.pools.entry("lan") == nil {
-		t.Error("it does not follow pool lan")
+		t.Fatal("it does not follow pool lan")
+	}
+	heard := Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}, Open: true, Bits4: 30, Epoch: "w0"}, Text: poolspec.PoolText{Ranges: []poolspec.RangeText{{CIDR: "10.0.0.0/27"}}}}
+	for epoch, withheld := range map[string]bool{"w0": true, "w1": true, "w2": false} {
+		b := newRestoredAgent(t)
+		b.put(t, r)
+		heard.Epoch = epoch
+		if err := b.pools.hear(t.Context(), b.pools.get("lan"), heard, true); err != nil {
+			t.Fatal(err)
+		}
+		if got := b.pools.withholds("lan"); got != withheld {
+			t.Errorf("open in epoch %s: withheld %v; want %v", epoch, got, withheld)
+		}
 	}
 }
 
