@@ -38,6 +38,7 @@ type Live interface {
 	FencePolicy(ctx context.Context) (there bool, err error)
 	AskNode(ctx context.Context, m protocol.Meta, look string) (protocol.Outcome, error)
 	ReadNode(ctx context.Context, name protocol.NodeName) (protocol.Node, protocol.Outcome, error)
+	ReadRegistration(ctx context.Context, name protocol.NodeName) (protocol.Registration, protocol.Outcome, error)
 }
 
 // Granter keeps addresses for pods: a [grants.Broker].

@@ -86,6 +86,8 @@ type cluster struct {
 	object      string         // its name, "z" if left out
 	// objects is how many more IPPools of that spec whereabouts has.
 	objects int
+	// live is the revision of registrations as they are read live, if not as the cache has them.
+	live protocol.Revision
 	// answer2 is what n2 says, where it is registered.
 	answer2 func(protocol.Query) protocol.Report
 }
@@ -150,6 +152,16 @@ func (c *cluster) AskNode(_ context.Context, m protocol.Meta, text string) (prot
 
 func (c *cluster) ReadNode(context.Context, protocol.NodeName) (protocol.Node, protocol.Outcome, error) {
 	return c.node, protocol.Done, nil
+}
+
+func (c *cluster) ReadRegistration(_ context.Context, name protocol.NodeName) (protocol.Registration, protocol.Outcome, error) {
+	for _, reg := range c.regs {
+		if reg.Node == name {
+			reg.Revision = cmp.Or(c.live, reg.Revision)
+			return reg, protocol.Done, nil
+		}
+	}
+	return protocol.Registration{}, protocol.NotFound, nil
 }
 
 func (c *cluster) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {

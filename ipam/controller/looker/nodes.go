@@ -2,9 +2,12 @@ package looker
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/tenure-ipam/tenure/ipam/foreign"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -26,11 +29,29 @@ func (t *look) readNodes(ctx context.Context) error {
 	}
 	for _, reg := range regs {
 		t.nodes[reg.Node] = &node{registered: true, reg: reg}
-		if !reg.Ended() {
-			t.facts.Agents[reg.Node] = t.Beats(reg.Node)
+		if reg.Ended() {
+			continue
+		}
+		if t.facts.Agents[reg.Node], err = t.beats(ctx, reg); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// beats reports whether the agent of a registration lives. What is silent by the cache is read
+// live, after the pods: who deletes a pod by force answers for it only while its node is silent.
+func (t *look) beats(ctx context.Context, cached protocol.Registration) (bool, error) {
+	if t.Beats(cached.Node) {
+		return true, nil
+	}
+	now, out, err := t.Live.ReadRegistration(ctx, cached.Node)
+	if garbled, ok := errors.AsType[*kube.RegistrationError](err); ok {
+		now, err = garbled.Registration, nil
+	} else if out != protocol.Done && out != protocol.NotFound {
+		return false, fmt.Errorf("read the registration of node %s, which is silent: %w", cached.Node, err)
+	}
+	return out != protocol.NotFound && now.Revision != cached.Revision, nil
 }
 
 // node returns what is known of a node. It reads the Node object the first time.

@@ -80,3 +80,17 @@ func TestKeptWhereNobodyTells(t *testing.T) {
 		}
 	}
 }
+
+// TestSilentByTheCacheAlone: a node whose agent has beaten since the cache heard of it is asked.
+// Who deletes a pod by force then does not answer for it.
+func TestSilentByTheCacheAlone(t *testing.T) {
+	for live, asks := range map[protocol.Revision]bool{"": false, "9": true} {
+		c := newCluster()
+		c.pools, c.pods, c.live = []v1alpha1.IPPool{lan()}, []*corev1.Pod{showing("p", "10.0.1.2")}, live
+		c.Beats = func(protocol.NodeName) bool { return false }
+		c.look(t)
+		if got := len(c.asked) > 0; got != asks {
+			t.Errorf("with revision %q live: n1 is asked: %v; want %v", live, got, asks)
+		}
+	}
+}
