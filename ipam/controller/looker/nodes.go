@@ -47,7 +47,7 @@ func (t *look) beats(ctx context.Context, cached protocol.Registration) (bool, e
 	}
 	now, out, err := t.Live.ReadRegistration(ctx, cached.Node)
 	if garbled, ok := errors.AsType[*kube.RegistrationError](err); ok {
-		now, err = garbled.Registration, nil
+		now = garbled.Registration
 	} else if out != protocol.Done && out != protocol.NotFound {
 		return false, fmt.Errorf("read the registration of node %s, which is silent: %w", cached.Node, err)
 	}
