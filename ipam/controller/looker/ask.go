@@ -299,12 +299,19 @@ func (t *look) collect(ctx context.Context) (done bool, err error) {
 		if _, answered := t.facts.Reports[n]; answered {
 			continue
 		}
-		switch answered, more := t.hear(ctx, n, now[n].Report); {
+		answered, more := t.hear(ctx, n, now[n].Report)
+		beats := false
+		if !answered && !now[n].Ended() {
+			if beats, err = t.beats(ctx, now[n]); err != nil {
+				return false, err
+			}
+		}
+		switch {
 		case answered:
 			maps.DeleteFunc(t.silent, func(word foreign.Word, _ silence) bool { return word.Node == n && t.facts.Asked[word] })
 		case more && !late:
 			goOn = append(goOn, n)
-		case now[n].Ended() || !t.Beats(n) || !t.node(ctx, n).there:
+		case !beats || !t.node(ctx, n).there:
 			t.facts.Agents[n] = false // its agent does not live
 		case late: // not before: it may have come back
 			t.passOver(ctx, n)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/controller/grants"
+	"github.com/tenure-ipam/tenure/ipam/foreign"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -88,9 +89,9 @@ func TestSilentByTheCacheAlone(t *testing.T) {
 		c := newCluster()
 		c.pools, c.pods, c.live = []v1alpha1.IPPool{lan()}, []*corev1.Pod{showing("p", "10.0.1.2")}, live
 		c.Beats = func(protocol.NodeName) bool { return false }
-		c.look(t)
-		if got := len(c.asked) > 0; got != asks {
-			t.Errorf("with revision %q live: n1 is asked: %v; want %v", live, got, asks)
+		v := c.look(t)
+		if asked, waits := len(c.asked) > 0, v.Stage == foreign.StageReports; asked != asks || waits != asks {
+			t.Errorf("with revision %q live: n1 is asked: %v, and its answer waited for: %v; want %v", live, asked, waits, asks)
 		}
 	}
 }
