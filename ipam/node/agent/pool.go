@@ -81,6 +81,13 @@ func (p *pool) refuse(why string) {
 	p.wakeLocked()
 }
 
+// isRefused reports whether what was heard of p last could not be taken over.
+func (p *pool) isRefused() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.refused != ""
+}
+
 // whyUnknown says why nothing is known of p.
 func (p *pool) whyUnknown() string {
 	p.mu.Lock()

@@ -144,15 +144,15 @@ func (ps *pools) hear(ctx context.Context, p *pool, heard Pool, exists bool) err
 		p.set(was, true) // what is leased of it stays until it is given back
 		return nil
 	}
-	fresh := false // since the API server has gone back
-	if was == nil && ps.reg.restored() != nil {
+	first := false
+	if was == nil {
 		leased, err := ps.leased(ctx)
 		if err != nil {
 			return err
 		}
-		fresh = !leased[p.name]
+		first = !leased[p.name]
 	}
-	ps.reg.heardEpoch(heard.Pool, fresh)
+	since := ps.reg.heardEpoch(heard.Pool, first)
 	if heard.Edited && was != nil {
 		heard.Text = withoutAdded(heard.Text, was.whole)
 	}
@@ -174,7 +174,7 @@ func (ps *pools) hear(ctx context.Context, p *pool, heard Pool, exists bool) err
 		return err
 	}
 	err = ps.st.Update(ctx, func(tx *store.Tx) error {
-		if fresh { // an agent that starts after this one has to know it, too
+		if since && was == nil { // an agent that starts after this one has to know it, too
 			if _, err := ps.reg.putHistory(tx); err != nil {
 				return err
 			}

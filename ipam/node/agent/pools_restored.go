@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -14,15 +13,20 @@ import (
 // A withheldError says why a call is not sent now.
 type withheldError struct {
 	Pool protocol.PoolName
-	Of   protocol.PoolName // the pool that has not been opened again; maybe another one
+	// Of is the pool that has not been opened again, maybe another one; "": the node has yet to put
+	// back what it holds.
+	Of protocol.PoolName
 }
 
 func (e *withheldError) Error() string {
-	text := fmt.Sprintf("the API server has gone back to an earlier state, and pool %s has not been opened again since", e.Of)
-	if e.Of != e.Pool {
-		text += fmt.Sprintf("; until then nothing is leased of pool %s either, of which this node has heard since", e.Pool)
+	what := fmt.Sprintf("pool %s has not been opened again since", e.Of)
+	if e.Of == "" {
+		what = "this node has yet to put back what it holds"
 	}
-	return text
+	if e.Of != e.Pool {
+		what += fmt.Sprintf("; until then nothing is leased of pool %s either, of which this node has heard since", e.Pool)
+	}
+	return "the API server has gone back to an earlier state, and " + what
 }
 
 // withheld returns an error if nothing may be acquired from a pool, or given back to
@@ -32,8 +36,9 @@ func (ps *pools) withheld(name protocol.PoolName) error {
 		return nil
 	}
 	e := &withheldError{name, name}
-	if h := ps.reg.era().history; h.IsHeardSince(name) {
-		e.Of = cmp.Or(ps.unreopened(h, true), name)
+	known, absent := ps.heard(name)
+	if h := ps.reg.era().history; h.IsHeardSince(name) && reopened(h, known, absent) {
+		e.Of = ps.unreopened(h, true)
 	}
 	return e
 }
@@ -47,7 +52,7 @@ func (ps *pools) withholds(name protocol.PoolName) bool {
 	if !reopened(h, known, absent) {
 		return true
 	}
-	return h.IsHeardSince(name) && (!h.Restored.Back || ps.unreopened(h, true) != "")
+	return h.IsHeardSince(name) && (!ps.reg.hasSaid(*h.Restored) || ps.unreopened(h, true) != "")
 }
 
 // reopened reports whether a pool, as last heard of, has been opened since the API server has gone
@@ -134,11 +139,14 @@ func (ps *pools) mend(ctx context.Context) {
 		return
 	}
 	ps.followOwn(ctx)
-	registrar := ps.reg.current()
-	term := registrar.Term
-	said, _ := protocol.ParseRestoration(registrar.Seen.Restored)
+	term := ps.reg.term()
+	for _, p := range ps.followed() { // those may be free now that wait for others
+		if h.IsHeardSince(p.name) {
+			p.wake()
+		}
+	}
 	switch {
-	case restored.Back && said == *restored && ps.unreopened(h, false) == "" && ps.reg.endRestore(restored):
+	case ps.reg.hasSaid(*restored) && ps.unreopened(h, false) == "" && ps.reg.endRestore(restored):
 		for _, p := range ps.followed() {
 			p.wake()
 		}
@@ -187,7 +195,8 @@ func (ps *pools) unreopened(h protocol.History, passing bool) protocol.PoolName 
 	passing = passing && !ps.reg.hasDisputed()
 	for _, p := range ps.followed() {
 		known, absent, _ := p.now()
-		closed := known != nil && !known.Open && !known.Restored
+		closed := known != nil && known.text != "" && !known.Open && !known.Restored // not as it was kept
+		closed = closed || known == nil && p.isRefused()
 		if !h.IsHeardSince(p.name) && !reopened(h, known, absent) && !(passing && closed) {
 			return p.name
 		}

@@ -106,16 +106,18 @@ func (reg *registration) noteRecorded(rewinds int) {
 	reg.recorded = rewinds
 }
 
-// heardEpoch notes the epoch of a pool as heard of; fresh says that the node had
-// not heard of it before. Its revision proves nothing: a watch may tell what was
-// before the API server went back.
-func (reg *registration) heardEpoch(p protocol.Pool, fresh bool) {
+// heardEpoch notes the epoch of a pool as heard of; first says that the node had not heard of it
+// before, and has no lease of it. It reports whether that was since the API server went back. The
+// pool's revision proves nothing: a watch may tell what was before that.
+func (reg *registration) heardEpoch(p protocol.Pool, first bool) (since bool) {
+	name := protocol.PoolName(p.Name)
 	reg.mu.Lock()
 	defer reg.mu.Unlock()
 	reg.history = reg.history.SawEpoch(p.Epoch)
-	if fresh {
-		reg.history = reg.history.FirstHeard(protocol.PoolName(p.Name))
+	if first {
+		reg.history = reg.history.FirstHeard(name)
 	}
+	return reg.history.IsHeardSince(name)
 }
 
 // readEpoch notes the epoch of a pool as read live: what is leased by it rests on
@@ -197,6 +199,13 @@ func (reg *registration) unconfirmed(ctx context.Context, term int64, except, un
 		return nil
 	})
 	return name, err
+}
+
+// hasSaid reports whether the API server has accepted that this node has put back what it holds,
+// after the API server went back to r.
+func (reg *registration) hasSaid(r protocol.Restoration) bool {
+	said, _ := protocol.ParseRestoration(reg.current().Seen.Restored)
+	return r.Back && said == r
 }
 
 // notePutBack notes that what the node holds has been put back, after the API server has gone back

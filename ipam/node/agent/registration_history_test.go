@@ -228,7 +228,16 @@ func TestStoppedPoolHoldsNothingUp(t *testing.T) {
 	_ = a.reg.read(t.Context(), a.reg.era(), true)
 	fresh := Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "new", UID: "n"}, Open: true, Bits4: 30, Epoch: "9"}}
 	hear(fresh)
+	stopped := old
+	stopped.Open, stopped.Stopped = false, true
+	hear(stopped)
+	if err := a.pools.withheld("new"); err == nil || !strings.Contains(err.Error(), "this node has yet to put back what it holds; until then nothing is leased of pool new") {
+		t.Errorf("nothing is put back: %v; want that it waits for that", err)
+	}
 	a.reg.notePutBack(a.reg.restored())
+	if err := a.pools.withheld("new"); err == nil {
+		t.Error("it does not wait until the API server has accepted that all is put back")
+	}
 	a.reg.registrar.Term, a.reg.registrar.Seen.Restored = 9, a.reg.restored().String()
 	for _, tt := range []struct {
 		name  string
@@ -555,5 +564,18 @@ func TestRequestWithoutItsAnswer(t *testing.T) {
 				t.Errorf("people were told %q", said.said)
 			}
 		})
+	}
+}
+
+// TestNamesThePoolThatIsReadLive: a pool that the watch shows opened again, and a live read does
+// not, is named as the one that is waited for.
+func TestNamesThePoolThatIsReadLive(t *testing.T) {
+	a := newRestoredAgent(t)
+	a.reg.history = protocol.History{}.SawEpoch("1").Rewound()
+	p := a.pools.get("lan")
+	p.set(&knownPool{Pool: Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan"}, Open: true, Epoch: "2"}}}, false)
+	_, _, err := carefulPools{openPools{word: "1"}, a.rights}.ReadPool(t.Context(), "lan")
+	if want := "the API server has gone back to an earlier state, and pool lan has not been opened again since"; err == nil || err.Error() != want {
+		t.Errorf("%v; want %q", err, want)
 	}
 }

@@ -164,7 +164,7 @@ func (c carefulPools) ReadPool(ctx context.Context, name protocol.PoolName) (pro
 		return protocol.Pool{}, protocol.Unknown, fmt.Errorf("record that pool %s has been opened: %w", name, err)
 	}
 	if restored := c.rs.reg.restored(); restored != nil && !p.Deleting && !restored.Reopened(p) {
-		return protocol.Pool{}, protocol.Unknown, &withheldError{Pool: name}
+		return protocol.Pool{}, protocol.Unknown, &withheldError{Pool: name, Of: name}
 	}
 	return p, out, err
 }
