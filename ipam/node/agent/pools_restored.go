@@ -14,14 +14,14 @@ import (
 type withheldError struct {
 	Pool protocol.PoolName
 	// Of is the pool that has not been opened again, maybe another one; "": the node has yet to put
-	// back what it holds.
+	// back what it holds, and to say so.
 	Of protocol.PoolName
 }
 
 func (e *withheldError) Error() string {
 	what := fmt.Sprintf("pool %s has not been opened again since", e.Of)
 	if e.Of == "" {
-		what = "this node has yet to put back what it holds"
+		what = "this node has yet to put back what it holds, and to say so"
 	}
 	if e.Of != e.Pool {
 		what += fmt.Sprintf("; until then nothing is leased of pool %s either, of which this node has heard since", e.Pool)
@@ -29,31 +29,28 @@ func (e *withheldError) Error() string {
 	return "the API server has gone back to an earlier state, and " + what
 }
 
-// withheld returns an error if nothing may be acquired from a pool, or given back to
-// it, because it has not been opened again since the API server has gone back.
+// withheld returns a [*withheldError] if nothing may be acquired from a pool, or given back to it,
+// because it has not been opened again since the API server has gone back. One that was first heard
+// of since may be what the restored data have, and another node have yet to put back its blocks. It
+// waits for those that were heard of before.
 func (ps *pools) withheld(name protocol.PoolName) error {
-	if !ps.withholds(name) {
-		return nil
-	}
-	e := &withheldError{name, name}
-	known, absent := ps.heard(name)
-	if h := ps.reg.era().history; h.IsHeardSince(name) && reopened(h, known, absent) {
-		e.Of = ps.unreopened(h, true)
-	}
-	return e
-}
-
-// withholds reports whether there is a [*withheldError] of a pool. One that was first heard of
-// since the API server went back may be what the restored data have, and another node have yet to
-// put back its blocks. It waits for those that were heard of before.
-func (ps *pools) withholds(name protocol.PoolName) bool {
 	known, absent := ps.heard(name) // first: a pool is noted as heard since before it is known
 	h := ps.reg.era().history
 	if !reopened(h, known, absent) {
-		return true
+		return &withheldError{name, name}
 	}
-	return h.IsHeardSince(name) && (!ps.reg.hasSaid(*h.Restored) || ps.unreopened(h, true) != "")
+	if !h.IsHeardSince(name) {
+		return nil
+	}
+	of := ps.unreopened(h, true)
+	if of == "" && ps.reg.hasSaid(*h.Restored) {
+		return nil
+	}
+	return &withheldError{name, of}
 }
+
+// withholds reports whether there is a [*withheldError] of a pool.
+func (ps *pools) withholds(name protocol.PoolName) bool { return ps.withheld(name) != nil }
 
 // reopened reports whether a pool, as last heard of, has been opened since the API server has gone
 // back, or is gone.

@@ -18,13 +18,15 @@ type era struct {
 	history protocol.History
 	rewinds int
 	term    int64 // of the node's registration
+	// recorded is after how many rewinds the registration was accepted that the store has.
+	recorded int
 }
 
 // era returns the present one.
 func (reg *registration) era() era {
 	reg.mu.Lock()
 	defer reg.mu.Unlock()
-	return era{reg.history, reg.rewinds, reg.registrar.Term}
+	return era{reg.history, reg.rewinds, reg.registrar.Term, reg.recorded}
 }
 
 // wrote judges the answer to a write, or to a list, that was sent in era s. It returns errRewound
@@ -78,7 +80,7 @@ func (reg *registration) keepHistory(ctx context.Context) (h protocol.History, e
 // putHistory is keepHistory within a transaction.
 func (reg *registration) putHistory(tx *store.Tx) (protocol.History, error) {
 	now := reg.era()
-	if now.history.Restored == nil || now.term != 0 || reg.isRecorded(now.rewinds) {
+	if now.history.Restored == nil || now.term != 0 || now.recorded == now.rewinds {
 		return now.history, tx.PutHistory(now.history)
 	}
 	id, err := tx.Identity()
@@ -89,13 +91,6 @@ func (reg *registration) putHistory(tx *store.Tx) (protocol.History, error) {
 	// was written in it may not be there any more.
 	id.Boot, id.Term = "", max(id.Term, reg.current().LastTerm)
 	return now.history, errors.Join(tx.PutIdentity(id), tx.PutHistory(now.history))
-}
-
-// isRecorded reports whether a registration was recorded that was accepted after so many rewinds.
-func (reg *registration) isRecorded(rewinds int) bool {
-	reg.mu.Lock()
-	defer reg.mu.Unlock()
-	return reg.recorded == rewinds
 }
 
 // noteRecorded notes, within the transaction that records a registration, that it was accepted

@@ -231,7 +231,7 @@ func TestStoppedPoolHoldsNothingUp(t *testing.T) {
 	stopped := old
 	stopped.Open, stopped.Stopped = false, true
 	hear(stopped)
-	if err := a.pools.withheld("new"); err == nil || !strings.Contains(err.Error(), "this node has yet to put back what it holds; until then nothing is leased of pool new") {
+	if err := a.pools.withheld("new"); err == nil || !strings.Contains(err.Error(), "this node has yet to put back what it holds, and to say so; until then nothing is leased of pool new") {
 		t.Errorf("nothing is put back: %v; want that it waits for that", err)
 	}
 	a.reg.notePutBack(a.reg.restored())
