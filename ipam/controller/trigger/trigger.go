@@ -1,7 +1,8 @@
 // Package trigger has code ask a reconciler to look at an object of which no watch tells: one
 // whose grants have changed, say. It is not controller-runtime's source.Channel, whose sender
 // waits for its reader: a controller that does not lead reads nothing, and handlers of its
-// watches would stand still. It also has the options that the controllers' reconcilers share.
+// watches would stand still. It also has the form in which reconcilers list their watches, and the
+// options that they share.
 package trigger
 
 import (
