@@ -233,14 +233,11 @@ func (a *Agent) commit(ctx context.Context, add *addCall) (att store.Attachment,
 	})
 	right, unconfirmed := errors.AsType[*assign.UnconfirmedError](err)
 	room, full := errors.AsType[*assign.NoRoomError](err)
-	resting, rests := errors.AsType[*assign.RestingError](err)
 	switch {
 	case unconfirmed:
 		return att, lack{why: err, right: right.Right}, nil
 	case full:
-		return att, lack{why: err, slot: &room.Slot}, nil
-	case rests:
-		return att, lack{why: err, slot: &resting.Slot, rests: true}, nil
+		return att, lack{why: err, slot: &room.Slot, rests: room.Rests}, nil
 	case errors.Is(err, errUseGone):
 		return att, lack{why: err, grant: true}, nil
 	}

@@ -12,7 +12,12 @@ import (
 // A NoRoomError says that no open block of this node has an address for the
 // slot: the one that was asked for by name, or any. A slot without a family says
 // that the pool has no ranges.
-type NoRoomError struct{ Slot Slot }
+type NoRoomError struct {
+	Slot Slot
+	// Rests says that there is one, which was freed too short a time ago: a [Demand] that is
+	// Unrested gets it.
+	Rests bool
+}
 
 func (e *NoRoomError) Error() string {
 	switch s := e.Slot; {
@@ -25,14 +30,6 @@ func (e *NoRoomError) Error() string {
 	default:
 		return fmt.Sprintf("pool %s has no free %v address in what the network may take (%v)", s.Pool, s.Family, s.View)
 	}
-}
-
-// A RestingError says that every address of this node's open blocks that the slot could have was
-// freed too short a time ago. It is none where the [Demand] is Unrested.
-type RestingError struct{ Slot Slot }
-
-func (e *RestingError) Error() string {
-	return fmt.Sprintf("the free %v addresses that this node has of pool %s rest: they were freed less than its spec.reuseAfter ago", e.Slot.Family, e.Slot.Pool)
 }
 
 // A TakenError says that somebody has the address that was asked for, by name or

@@ -62,8 +62,8 @@ func inherit(old []store.Address, s Slot, picked []pick) (p pick, ok bool) {
 	return pick{}, false
 }
 
-// find picks a free address for s. Its errors are [*NoRoomError], [*RestingError],
-// [*TakenError] and [*UnassignableError]; it writes nothing.
+// find picks a free address for s. Its errors are [*NoRoomError], [*TakenError] and
+// [*UnassignableError]; it writes nothing.
 func find(tx *store.Tx, a Demand, s Slot, picked []pick) (pick, error) {
 	var x netip.Addr
 	var err error
@@ -124,33 +124,30 @@ func findOrdinary(tx *store.Tx, a Demand, s Slot, picked []pick) (netip.Addr, er
 			view = without(view, netip.PrefixFrom(p.Addr, p.Addr.BitLen()))
 		}
 	}
-	if s.Rested == nil || a.Unrested {
-		return findServed(tx, a, s, view, math.MaxUint64)
+	mustRest := s.Rested != nil && !a.Unrested
+	if mustRest {
+		if x, ok, err := findServed(tx, a, s, view, *s.Rested); err != nil || ok {
+			return x, err
+		}
 	}
-	x, err := findServed(tx, a, s, view, *s.Rested)
-	if !is[*NoRoomError](err) {
+	x, ok, err := findServed(tx, a, s, view, math.MaxUint64)
+	if err != nil || ok && !mustRest {
 		return x, err
 	}
-	if _, err := findServed(tx, a, s, view, math.MaxUint64); err != nil {
-		return netip.Addr{}, err
-	}
-	return netip.Addr{}, &RestingError{Slot: s}
+	return netip.Addr{}, &NoRoomError{Slot: s, Rests: ok}
 }
 
 // findServed returns the address within view to take next, of those that were never freed, and of
-// the first freed ones.
-func findServed(tx *store.Tx, a Demand, s Slot, view allocator.View, freed uint64) (netip.Addr, error) {
+// the first freed ones; ok is false if there is none.
+func findServed(tx *store.Tx, a Demand, s Slot, view allocator.View, freed uint64) (x netip.Addr, ok bool, err error) {
 	sp := space(tx, s.Pool, s.Shape)
 	for {
 		x, ok, err := sp.FindRested(s.Family, view, freed)
-		if err != nil {
-			return netip.Addr{}, err
-		}
-		if !ok {
-			return netip.Addr{}, &NoRoomError{Slot: s}
+		if err != nil || !ok {
+			return x, false, err
 		}
 		if ok, err := a.serves(tx, s, x); err != nil || ok {
-			return x, err
+			return x, ok, err
 		}
 		view = without(view, s.Shape.Block(x, s.BlockBits)) // all of the family where no blocks are decided
 	}

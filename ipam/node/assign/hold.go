@@ -23,8 +23,8 @@ import (
 // has no UID, the new attachment gets other addresses.
 //
 // Hold is all or nothing: on an error no address has been taken. The errors that
-// a caller may tell apart are [*NoRoomError], [*RestingError], [*TakenError],
-// [*UnassignableError], [*ConflictError], [*LostError] and [*UnconfirmedError].
+// a caller may tell apart are [*NoRoomError], [*TakenError], [*UnassignableError],
+// [*ConflictError], [*LostError] and [*UnconfirmedError].
 func Hold(tx *store.Tx, a Demand) (store.Attachment, error) {
 	if err := a.check(); err != nil {
 		return store.Attachment{}, fmt.Errorf("hold addresses for %s: %w", a.Key, err)

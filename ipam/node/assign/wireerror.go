@@ -28,7 +28,7 @@ func WireError(err error) *agentapi.Error {
 
 func code(err error) agentapi.Code {
 	switch {
-	case is[*NoRoomError](err), is[*RestingError](err), is[*TakenError](err), is[*ConflictError](err), is[*LostError](err), is[*UnconfirmedError](err):
+	case is[*NoRoomError](err), is[*TakenError](err), is[*ConflictError](err), is[*LostError](err), is[*UnconfirmedError](err):
 		return agentapi.CodeTryAgainLater // another pod may go
 	case is[*UnassignableError](err):
 		return agentapi.CodeInvalidConfig
