@@ -45,6 +45,11 @@ type lack struct {
 
 func (l lack) nothing() bool { return l.why == nil }
 
+// lacksGrant returns the lack of an ADD whose granted addresses will not do any more.
+func lacksGrant() lack {
+	return lack{why: &waitingError{Why: "the right to the addresses was given back meanwhile"}, grant: true}
+}
+
 // demandOf returns the address that a slot needs.
 func demandOf(s *assign.Slot) addressDemand {
 	return addressDemand{family: s.Family, view: s.View, exact: s.Exact}
@@ -210,7 +215,9 @@ func (a *Agent) slots(ctx context.Context, add *addCall, ready readiness) ([]ass
 // addresses; what the pod's interface has already it may have again. It writes nothing if the ADD
 // lacks something.
 func (a *Agent) commit(ctx context.Context, add *addCall) (att store.Attachment, lacks lack, err error) {
+	gone := false
 	err = a.st.Update(ctx, func(tx *store.Tx) error {
+		gone = false
 		serving, why := a.reg.serving()
 		if !serving {
 			if has, err := a.has(tx, add); err != nil || !has {
@@ -220,13 +227,12 @@ func (a *Agent) commit(ctx context.Context, add *addCall) (att store.Attachment,
 		demand := add.demand
 		demand.Leasing = &assign.Leasing{Term: a.reg.term(), Open: serving, Ceding: a.blocks.ceding.pending()}
 		ok, err := useServes(tx, demand.Use, demand.Leasing.Term)
-		if err == nil && !ok {
-			err = errUseGone
-		} else if err == nil && demand.Leasing.Term == 0 { // then nobody is answered
-			err = &notServingError{Why: why}
-		}
-		if err != nil {
+		gone = !ok
+		switch {
+		case err != nil || gone:
 			return err
+		case demand.Leasing.Term == 0: // then nobody is answered
+			return &notServingError{Why: why}
 		}
 		att, err = assign.Hold(tx, demand)
 		return err
@@ -238,15 +244,11 @@ func (a *Agent) commit(ctx context.Context, add *addCall) (att store.Attachment,
 		return att, lack{why: err, right: right.Right}, nil
 	case full:
 		return att, lack{why: err, slot: &room.Slot, rests: room.Rests}, nil
-	case errors.Is(err, errUseGone):
-		return att, lack{why: err, grant: true}, nil
+	case err == nil && gone: // let go between its confirmation and the commit
+		return att, lacksGrant(), nil
 	}
 	return att, lack{}, err
 }
-
-// errUseGone says that a use or a request was let go between its confirmation and the
-// commit.
-var errUseGone = errors.New("the right to the addresses was given back meanwhile")
 
 // useServes reports whether name, if there is one, is a use or a request under which addresses may
 // be answered now.

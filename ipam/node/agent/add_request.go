@@ -238,7 +238,7 @@ func (a *Agent) followRequest(ctx context.Context, r protocol.Right) (announced 
 func (a *Agent) commitGranted(ctx context.Context, add *addCall, r protocol.Right) (store.Attachment, lack, error) {
 	granted, ok := assign.Granted(add.demand.Slots, r.Request.Wants, r.Addrs)
 	if !ok {
-		return store.Attachment{}, lack{why: errUseGone, grant: true}, nil
+		return store.Attachment{}, lacksGrant(), nil
 	}
 	own := *add
 	own.demand.Slots, own.demand.Granted, own.demand.Use = nil, granted, r.Name

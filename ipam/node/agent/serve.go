@@ -94,7 +94,7 @@ func wireError(err error) *agentapi.Error {
 
 // passes reports whether err passes by itself, so that the runtime is to try again.
 func passes(err error) bool {
-	for _, cause := range []error{errUseGone, errUnanswered, agentapi.ErrStopped, agentapi.ErrHungUp} {
+	for _, cause := range []error{errUnanswered, agentapi.ErrStopped, agentapi.ErrHungUp} {
 		if errors.Is(err, cause) {
 			return true
 		}
