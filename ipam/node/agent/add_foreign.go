@@ -39,7 +39,7 @@ func (a *Agent) holdInherited(ctx context.Context, add *addCall) (att store.Atta
 		if foreign, err = a.mayBeForeign(ctx, own.demand.Slots); err != nil || !foreign {
 			return att, false, err
 		}
-		att, err = a.holdRequested(ctx, &own, errInherited)
+		att, err = a.ask(ctx, &own, errors.New("the pod has these addresses by another IPAM"))
 	} else if !is[*notReadyError](err) {
 		err = &unaskableError{err} // they are not of this network's pools
 	}
@@ -52,9 +52,6 @@ func (a *Agent) holdInherited(ctx context.Context, add *addCall) (att store.Atta
 	}
 	return att, false, err
 }
-
-// errInherited says why the cluster is asked.
-var errInherited = errors.New("the pod has these addresses by another IPAM")
 
 // inherited returns the addresses that the pod's status shows for the interface of add,
 // if this node has given the interface none.

@@ -3,7 +3,6 @@ package agent
 import (
 	"cmp"
 	"context"
-	"errors"
 	"math"
 	"reflect"
 	"time"
@@ -51,16 +50,21 @@ func (a *Agent) waits(ctx context.Context, add *addCall) bool {
 	return err == nil && r.Name != ""
 }
 
-// holdRequested gives the attachment what the cluster grants to a request for all of
-// its addresses, and waits for that. The request stays when the wait is over: the
-// next try finds it, in the place that it has come to. unmet is why the node has no
-// address itself.
+// holdRequested has the cluster give the attachment its addresses. unmet is why the node has none
+// itself. The cluster has none of a pool that gives each node a subnet.
 func (a *Agent) holdRequested(ctx context.Context, add *addCall, unmet error) (store.Attachment, error) {
-	if a.pools.perNode(add.demand.Slots) && !errors.Is(unmet, errInherited) { // the cluster has no address for it
+	if a.pools.perNode(add.demand.Slots) {
 		return store.Attachment{}, &waitingError{Why: unmet.Error()}
 	}
+	return a.ask(ctx, add, unmet)
+}
+
+// ask gives the attachment what the cluster grants to a request for all of its addresses, and waits
+// for that. The request stays when the wait is over: the next try finds it, in the place that it
+// has come to. why is why the cluster is asked.
+func (a *Agent) ask(ctx context.Context, add *addCall, why error) (store.Attachment, error) {
 	if add.demand.Pod.UID == "" || add.demand.Pod.Name == "" {
-		return store.Attachment{}, &unaskableError{Cause: unmet}
+		return store.Attachment{}, &unaskableError{Cause: why}
 	}
 	unlock, err := a.asking.Lock(ctx, a.sched, add.requester())
 	if err != nil {
