@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -274,8 +273,8 @@ func (reg *registration) accept(ctx context.Context, had int64, rewinds int, nex
 	err := reg.st.Update(ctx, func(tx *store.Tx) error {
 		again = nil
 		now := reg.era()
-		if now.rewinds != rewinds {
-			return errRewound
+		if now.rewinds != rewinds { // below nothing is taken over either
+			return nil
 		}
 		err := tx.PutIdentity(store.Identity{
 			Node: next.Self.Node, Machine: next.Self.Machine, Boot: next.Self.Boot, Term: next.Term,
@@ -292,10 +291,7 @@ func (reg *registration) accept(ctx context.Context, had int64, rewinds int, nex
 		again, err = reg.newTerm(tx, next.Term)
 		return err
 	})
-	switch {
-	case errors.Is(err, errRewound):
-		return nil
-	case err != nil:
+	if err != nil {
 		reg.noteRecorded(-1)
 		return fmt.Errorf("record the registration: %w", err)
 	}
