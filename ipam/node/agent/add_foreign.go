@@ -34,19 +34,19 @@ func (a *Agent) holdInherited(ctx context.Context, add *addCall) (att store.Atta
 	conf.Only(families) // exactly these, whatever else the network gives
 	own := *add
 	own.conf = &conf
-	if own.demand.Slots, err = a.slots(ctx, &own, a.pools.ready); err == nil { // the pools are known by now
+	own.demand.Slots, err = a.slots(ctx, &own, a.pools.ready)
+	notOurs := err != nil && !is[*notReadyError](err) // not of this network's pools, which are known by now
+	if err == nil {
 		var foreign bool
 		if foreign, err = a.mayBeForeign(ctx, own.demand.Slots); err != nil || !foreign {
 			return att, false, err
 		}
 		att, err = a.ask(ctx, &own, errors.New("the pod has these addresses by another IPAM"))
-	} else if !is[*notReadyError](err) {
-		err = &unaskableError{err} // they are not of this network's pools
 	}
 	switch {
 	case err == nil:
 		return att, true, nil
-	case is[*RefusedError](err), is[*OutsideError](err), is[*unaskableError](err):
+	case notOurs, is[*RefusedError](err), is[*OutsideError](err), is[*unaskableError](err):
 		a.log.InfoContext(ctx, "what the pod had by another IPAM is not to be had", "pod", add.demand.Pod.String(), "interface", add.key.IfName, "addresses", addrs, "error", err)
 		return att, false, nil
 	}
