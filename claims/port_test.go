@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/api/vif"
 	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/controller/neutron"
@@ -80,7 +81,7 @@ func TestPortIsRefused(t *testing.T) {
 func TestWhyNoPort(t *testing.T) {
 	for reason, want := range map[neutron.Reason]string{
 		neutron.SubnetExhausted: ReasonExhausted, neutron.AddressInUse: ReasonRequestedTaken, ports.Unassignable: ReasonRequestInvalid,
-		neutron.QuotaExceeded: "QuotaExceeded", neutron.Unavailable: "Unavailable", ports.NotConfigured: "NotConfigured",
+		neutron.QuotaExceeded: "QuotaExceeded", neutron.Unavailable: "Unavailable", v1alpha1.ReasonNotConfigured: "NotConfigured",
 	} {
 		s := seen{claim: fresh(), now: noon, network: known(), admission: &admission{}, sourced: []ports.Source{{Pool: "p"}}, ported: true, portAnswer: refused(reason)}
 		p := decide(s)

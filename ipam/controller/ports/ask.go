@@ -65,8 +65,6 @@ type Problem struct {
 const (
 	// NotReady: it is not known yet what the pool's subnets are.
 	NotReady neutron.Reason = "PoolNotReady"
-	// NotConfigured: the controller has not been told how to reach Neutron.
-	NotConfigured neutron.Reason = "NotConfigured"
 	// Unassignable: the pools cannot give an address that is wanted by name.
 	Unassignable neutron.Reason = "Unassignable"
 	// TwoNetworks: the pools are of several networks of Neutron's, and a port is on one.

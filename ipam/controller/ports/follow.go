@@ -86,7 +86,7 @@ func (f *Follower) look(ctx context.Context, pool *v1alpha1.IPPool) (followed, P
 	stays := followed{status: pool.Status.Neutron, ranges: pool.Spec.Ranges, routes: pool.Spec.Routes, nameservers: nameserversOf(pool.Spec)}
 	nc, err := f.Connect(ctx)
 	if err != nil {
-		return stays, Problem{Reason: NotConfigured, Message: err.Error()}
+		return stays, Problem{Reason: v1alpha1.ReasonNotConfigured, Message: err.Error()}
 	}
 	subnets, err := nc.Subnets(ctx, pool.Spec.Source.Neutron.SubnetIDs)
 	if err != nil {

@@ -161,7 +161,7 @@ func (r *Subnets) make(ctx context.Context, o *nad.NetworkAttachmentDefinition, 
 	name := vif.PoolName(o.Namespace, o.Name)
 	nc, err := r.Connect(ctx)
 	if err != nil {
-		r.tell(ctx, o, string(NotConfigured), err.Error())
+		r.tell(ctx, o, v1alpha1.ReasonNotConfigured, err.Error())
 		return reconcile.Result{RequeueAfter: longWait}, nil
 	}
 	r.making.Lock()

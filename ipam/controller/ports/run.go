@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/controller/neutron"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -171,7 +172,7 @@ func (p *Ports) do(ctx context.Context, j job) {
 	defer p.deleted(j.surplus)
 	nc, err := p.Connect(ctx)
 	if err != nil {
-		p.settle(j, nil, Problem{Reason: NotConfigured, Message: err.Error()})
+		p.settle(j, nil, Problem{Reason: v1alpha1.ReasonNotConfigured, Message: err.Error()})
 		return
 	}
 	surplus := j.surplus
@@ -322,7 +323,7 @@ func (p *Ports) settle(j job, done []neutron.Ensured, all Problem) {
 
 // againAfter is when one claim tries again whose port was refused for that reason.
 func (p *Ports) againAfter(r neutron.Reason) time.Duration {
-	if slices.Contains([]neutron.Reason{neutron.Unavailable, neutron.SubnetExhausted, neutron.QuotaExceeded, NotConfigured}, r) {
+	if slices.Contains([]neutron.Reason{neutron.Unavailable, neutron.SubnetExhausted, neutron.QuotaExceeded, v1alpha1.ReasonNotConfigured}, r) {
 		return 0 // the gate says when
 	}
 	return p.SweepEvery / 2
@@ -341,7 +342,7 @@ func (p *Ports) turn(e *entry, now time.Time, pools map[protocol.PoolName]bool) 
 			}
 		}
 		return
-	case neutron.Unavailable, neutron.Unauthorized, NotConfigured:
+	case neutron.Unavailable, neutron.Unauthorized, v1alpha1.ReasonNotConfigured:
 		gates = append(gates, "")
 	case neutron.SubnetExhausted, neutron.QuotaExceeded, neutron.Forbidden, neutron.NotFound:
 		if e.problem.Reason == neutron.Forbidden && len(e.ask.Addresses) > 0 {
