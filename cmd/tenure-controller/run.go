@@ -101,12 +101,14 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 
 // hidden adds the flags that are for tests, and those of earlier versions.
 func hidden(flags *pflag.FlagSet, c *controller.Config) {
-	flags.StringVar(&c.RegistrationNamespace, "seat-namespace", c.RegistrationNamespace, "namespace of the nodes' registrations and of the leader's lease (default: $POD_NAMESPACE)")
+	flags.StringVar(&c.RegistrationNamespace, "registration-namespace", c.RegistrationNamespace, "namespace of the nodes' registrations and of the leader's lease (default: $POD_NAMESPACE)")
+	flags.StringVar(&c.RegistrationNamespace, "seat-namespace", c.RegistrationNamespace, "deprecated: use --registration-namespace")
 	flags.DurationVar(&c.LeaseDuration, "leader-lease-duration", c.LeaseDuration, "how long a leader that has died is waited for; one that is stopped hands over at once")
 	flags.DurationVar(&c.RenewDeadline, "leader-renew-deadline", c.RenewDeadline, "how long a leader tries to renew its lease before it gives up")
 	flags.DurationVar(&c.RetryPeriod, "leader-retry-period", c.RetryPeriod, "how often a leader renews, and the others look")
 	flags.DurationVar(&c.CountsEvery, "counts-every", c.CountsEvery, "how often at most a pool's counts are written")
-	for _, name := range []string{"seat-namespace", "leader-lease-duration", "leader-renew-deadline", "leader-retry-period", "counts-every"} {
+	for _, name := range []string{"registration-namespace", "leader-lease-duration", "leader-renew-deadline", "leader-retry-period", "counts-every"} {
 		_ = flags.MarkHidden(name) // it is there
 	}
+	_ = flags.MarkDeprecated("seat-namespace", "use --registration-namespace") // likewise
 }

@@ -76,3 +76,16 @@ func TestFlags(t *testing.T) {
 		t.Errorf("got %+v; want %+v", opts.controller, want)
 	}
 }
+
+// TestOldName: the flag is read by the name that it had in 0.9, which the log calls deprecated.
+func TestOldName(t *testing.T) {
+	for flag, says := range map[string]string{
+		"--registration-namespace": "", "--seat-namespace": "Flag --seat-namespace has been deprecated, use --registration-namespace\n",
+	} {
+		var stderr bytes.Buffer
+		opts, err := parse([]string{flag + "=ipam"}, env(nil), &stderr)
+		if got := opts.controller.RegistrationNamespace; err != nil || got != "ipam" || stderr.String() != says {
+			t.Errorf("%s: namespace %q, %v; says %q, want %q", flag, got, err, stderr.String(), says)
+		}
+	}
+}

@@ -145,13 +145,15 @@ func (o *options) flags(flags *pflag.FlagSet, getenv func(string) string) (node 
 // hidden adds the flags that are for tests, and those of earlier versions.
 func hidden(flags *pflag.FlagSet, c *daemon.Config) {
 	a := c.Agent
-	flags.StringVar(&c.RegistrationNamespace, "seat-namespace", c.RegistrationNamespace, "namespace of the nodes' registrations")
+	flags.StringVar(&c.RegistrationNamespace, "registration-namespace", c.RegistrationNamespace, "namespace of the nodes' registrations")
+	flags.StringVar(&c.RegistrationNamespace, "seat-namespace", c.RegistrationNamespace, "deprecated: use --registration-namespace")
 	flags.DurationVar(&c.Agent.KeepRequest, "keep-request", a.KeepRequest, "how long a request to the cluster that nobody tries any more is kept")
 	flags.DurationVar(&c.Agent.PublishEvery, "publish-every", a.PublishEvery, "how often at most a lease's status is written")
 	flags.DurationVar(&c.Agent.SweepEvery, "sweep-every", a.SweepEvery, "how far apart the two looks are that make an attachment garbage")
-	for _, name := range []string{"seat-namespace", "keep-request", "publish-every", "sweep-every"} {
+	for _, name := range []string{"registration-namespace", "keep-request", "publish-every", "sweep-every"} {
 		_ = flags.MarkHidden(name) // it is there
 	}
+	_ = flags.MarkDeprecated("seat-namespace", "use --registration-namespace") // likewise
 }
 
 // attachFlags adds the flags of what concerns the meta-plugin alone.

@@ -270,6 +270,8 @@ func TestChartRefuses(t *testing.T) {
 		"controller.extraArgs={--health=}":                  "/controller/extraArgs/0",
 		"agent.extraArgs={--debug,--listen=:1}":             "/agent/extraArgs/1",
 		"agent.extraArgs={--store,/x}":                      "/agent/extraArgs/0",
+		"agent.extraArgs={--seat-namespace=x}":              "/agent/extraArgs/0",
+		"controller.extraArgs={--registration-namespace=x}": "/controller/extraArgs/0",
 		"agent.updateStrategy.rollingUpdate.maxSurge=1":     "/agent/updateStrategy/rollingUpdate/maxSurge",
 		"agent.updateStrategy.rollingUpdate.maxSurge=10%":   "/agent/updateStrategy/rollingUpdate/maxSurge",
 		"agent.updateStrategy.type=Recreate":                "/agent/updateStrategy/type",
