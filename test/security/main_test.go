@@ -172,9 +172,9 @@ func awaitPolicies(ctx context.Context) error {
 		"node-leases": func() error {
 			return agent.Create(ctx, parse(leaseText("mine", "10.81.0.2", "{kind: Cluster}", "")), client.DryRunAll)
 		},
-		"node-subleases": func() error { return agent.Create(ctx, parse(requestText("probe", "x")), client.DryRunAll) },
-		"node-seats":     func() error { return agent.Create(ctx, parse(regText("probe")), client.DryRunAll) },
-		"deletion":       func() error { return kc.Delete(ctx, named("IPSubLease", "", "of-b"), client.DryRunAll) },
+		"node-subleases":     func() error { return agent.Create(ctx, parse(requestText("probe", "x")), client.DryRunAll) },
+		"node-registrations": func() error { return agent.Create(ctx, parse(regText("probe")), client.DryRunAll) },
+		"deletion":           func() error { return kc.Delete(ctx, named("IPSubLease", "", "of-b"), client.DryRunAll) },
 		"claim-ports": func() error {
 			return kc.Patch(ctx, named("IPAMClaim", "team-b", "vm"), client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"annotations": {"tenure.dev/port": "{}"}}}`)), client.DryRunAll)
 		},
