@@ -269,41 +269,40 @@ func (w *weighing) lingering() (all []Beside) {
 		if name == w.Name || w.sibling(o) {
 			continue
 		}
-		told := w.told(o)
+		told, apart := w.told(o), w.apart(o)
 		keeps := func(l protocol.Lease) bool { return w.stillHas(o, l, about) }
-		if w.apart(o) {
+		if apart {
 			keeps = func(l protocol.Lease) bool { return !told && w.ends(o) || firstOf(moved, name, l.Block) != "" }
 		}
-		var found *protocol.Lease
+		var found protocol.Lease
 		for _, l := range w.Leases[name] {
 			if !about.OverlapsPrefix(l.Block) {
 				continue
 			}
 			w.ask(l.Holder.Node) // what was published may be old
-			if l.Holder.Node == "" && w.apart(o) {
+			if l.Holder.Node == "" && apart {
 				for node := range w.Agents { // any may have given it to a pod, or a device
 					w.ask(node)
 				}
 			}
-			if found == nil && keeps(l) {
-				found = &l
+			if !found.Block.IsValid() && keeps(l) {
+				found = l
 			}
 		}
 		b := w.beside(o)
+		b.First = true
 		switch {
-		case found != nil:
-			b.First, b.Lease = true, fmt.Sprintf("%s of %v on %v", found.Name, found.Holder, found.Block)
-			if w.apart(o) {
-				b.Moved = firstOf(moved, name, found.Block)
-			}
-			all = append(all, b)
-		case w.apart(o) && firstOf(moved, name, netip.Prefix{}) != "": // its lease was made since the leases were read
-			b.First, b.Lease, b.Moved = true, "not read yet", firstOf(moved, name, netip.Prefix{})
-			all = append(all, b)
-		case !w.apart(o) && gave[o]:
-			b.First, b.Lease = true, "not read yet"
-			all = append(all, b)
+		case found.Block.IsValid():
+			b.Lease = fmt.Sprintf("%s of %v on %v", found.Name, found.Holder, found.Block)
+		case apart && firstOf(moved, name, netip.Prefix{}) != "", !apart && gave[o]:
+			b.Lease = "not read yet" // it was made since the leases were read
+		default:
+			continue
 		}
+		if apart {
+			b.Moved = firstOf(moved, name, found.Block)
+		}
+		all = append(all, b)
 	}
 	slices.SortFunc(all, func(x, y Beside) int { return strings.Compare(x.Pool, y.Pool) })
 	return all

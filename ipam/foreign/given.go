@@ -3,7 +3,6 @@ package foreign
 import (
 	"cmp"
 	"fmt"
-	"iter"
 	"net/netip"
 	"slices"
 	"strings"
@@ -33,53 +32,38 @@ func (w *weighing) reportedAsTenures(c claim) bool {
 	slices.SortFunc(all, func(x, y given) int {
 		return cmp.Or(strings.Compare(x.network, y.network), strings.Compare(string(x.pool), string(y.pool)))
 	})
-	return slices.ContainsFunc(slices.Compact(all), func(g given) bool {
-		of, own, _ := w.ofNetwork(g.network, pod)
-		switch {
-		case g.pool == w.Name:
-			return true
-		case g.pool == "":
-			return w.isGiven(g.network, c, held)
-		}
-		return of && !own && w.isOn(c, g.network) // another pool's, which is not known to be of another segment
-	})
+	return slices.ContainsFunc(slices.Compact(all), func(g given) bool { return w.isGiven(g, c, held) })
 }
 
-// isGiven reports whether what Tenure has given the pod of a claim on a network, of whichever
-// pool, is what the claim is of: two networks may have the same addresses. Held says that the
-// pod's node holds the address. What definitions were before, and devices of ResourceClaims,
-// have networks that no definition may have.
-func (w *weighing) isGiven(network string, c claim, held bool) bool {
-	switch of, own, selected := w.ofNetwork(network, c.pod); {
-	case of && !own:
-		return w.isOn(c, network)
+// isGiven reports whether what Tenure has given the pod of a claim is what the claim is of: two
+// networks may have the same addresses. Held says that the pod's node holds the address. What
+// definitions were before, and devices of ResourceClaims, have networks that no definition may
+// have.
+func (w *weighing) isGiven(g given, c claim, held bool) bool {
+	switch of, own, selected := w.ofNetwork(g.network, c.pod); {
+	case g.pool == w.Name:
+		return true
+	case of && !own: // not known to be of another segment
+		return w.isOn(c, g.network)
+	case g.pool != "":
+		return false
 	case own && selected:
 		return true
 	case own || held:
-		return !w.isOthers(network, c.pod, c.addr)
+		return !w.isOthers(g.network, c.pod, c.addr)
 	}
 	return false
 }
 
-// on yields the definitions by which a pod may have what it has on a network: those of the network
-// that it selects, or all of them if it selects none. Whoever writes another of that name says
-// nothing of the pod.
-func (e *Evidence) on(network string, pod *Pod) iter.Seq[*Definition] {
-	return func(yield func(*Definition) bool) {
-		selected := false
-		for _, name := range pod.Selected {
-			if d := e.known[name]; d != nil && d.Network == network {
-				if selected = true; !yield(d) {
-					return
-				}
-			}
-		}
-		for _, d := range e.byNetwork[network] {
-			if selected || !yield(d) {
-				return
-			}
+// selectedOf returns the definitions of a network that a pod selects. It has what it has on that
+// network by one of these: whoever writes another of the name says nothing of the pod.
+func (e *Evidence) selectedOf(network string, pod *Pod) (all []*Definition) {
+	for _, name := range pod.Selected {
+		if d := e.known[name]; d != nil && d.Network == network {
+			all = append(all, d)
 		}
 	}
+	return all
 }
 
 // ofNetwork reports whether a network, as a pod has it, is of the segment, and whether a definition
@@ -87,16 +71,13 @@ func (e *Evidence) on(network string, pod *Pod) iter.Seq[*Definition] {
 // the pod has of this one: it may have one number on two networks. Selected says that the pod
 // selects a definition of the network: what others say of the name does not count then.
 func (w *weighing) ofNetwork(network string, pod *Pod) (of, own, selected bool) {
-	for _, name := range pod.Selected {
-		d := w.known[name]
-		if d == nil || d.Network != network {
-			continue
-		}
-		selected, of = true, of || w.mine[name]
-		own = own || w.mine[name] && w.ownOf(*d)
-	}
-	if !selected {
+	all := w.selectedOf(network, pod)
+	if len(all) == 0 {
 		return w.networks[network], w.own[network], false
+	}
+	for _, d := range all {
+		mine := w.mine[d.String()]
+		of, own = of || mine, own || mine && w.ownOf(*d)
 	}
 	return of, own, true
 }
@@ -129,13 +110,13 @@ func (w *weighing) isOn(c claim, network string) bool {
 func (w *weighing) ownOf(d Definition) bool { return d.IPAM != Type || w.owns(d) }
 
 // isOthers reports whether an address that a pod has on a network is certainly of another segment.
+// If the pod selects no definition of the network, it may have the address by any.
 func (w *weighing) isOthers(network string, pod *Pod, a netip.Addr) bool {
-	for d := range w.on(network, pod) {
-		if !w.mine[d.String()] && w.ofOthers(d, a) {
-			return true
-		}
+	all := w.selectedOf(network, pod)
+	if len(all) == 0 {
+		all = w.byNetwork[network]
 	}
-	return false
+	return slices.ContainsFunc(all, func(d *Definition) bool { return !w.mine[d.String()] && w.ofOthers(d, a) })
 }
 
 // moved returns the pods that have some addresses by definitions of p's own, as their nodes say,
