@@ -34,8 +34,8 @@ type pool struct {
 	missed   int
 	unfollow func() // guarded by pools.mu; ends the following, and returns when it has ended
 
-	hearing sync.Mutex // held while what was heard is taken over
-	news    int        // guarded by hearing; how often the pool was told of
+	hearing sched.Locks[struct{}] // held while what was heard is taken over
+	news    int                   // guarded by hearing; how often the pool was told of
 
 	demands    demands
 	rests      rests

@@ -102,8 +102,11 @@ func (ps *pools) relabel(ctx context.Context) {
 }
 
 func (ps *pools) relabelPool(ctx context.Context, p *pool) error {
-	p.hearing.Lock()
-	defer p.hearing.Unlock()
+	unlock, err := p.hearing.Lock(ctx, ps.sched, struct{}{})
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	known, absent, _ := p.now()
 	if known == nil || absent || ps.forNode(known.Pool, known).Labels.String() == known.Labels.String() {
 		return nil

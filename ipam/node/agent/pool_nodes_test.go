@@ -1,11 +1,13 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/labels"
@@ -25,6 +27,24 @@ func racked(p *pool) Pool {
 	return of
 }
 
+// TestRelabelEndsWithItsContext: where a pool is being taken over, as while the disk hangs, its new
+// labels wait for that no longer than the agent runs.
+func TestRelabelEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, p := newBubbleAgent(t)
+		unlock, err := p.hearing.Lock(t.Context(), a.sched, struct{}{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unlock()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := a.pools.relabelPool(ctx, p); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v; want that the agent's end ends it", err)
+		}
+	})
+}
+
 // TestNodesOfAPool: a node is given the ranges that select it by the labels that its registration
 // tells, as scarce as they are; and an edit, or a label, that changes.
 func TestNodesOfAPool(t *testing.T) {
@@ -33,9 +53,12 @@ func TestNodesOfAPool(t *testing.T) {
 		ctx := t.Context()
 		hear := func() {
 			t.Helper()
-			p.hearing.Lock()
-			defer p.hearing.Unlock()
-			if err := a.pools.hear(ctx, p, racked(p), true); err != nil {
+			unlock, err := p.hearing.Lock(ctx, a.sched, struct{}{})
+			if err == nil {
+				defer unlock()
+				err = a.pools.hear(ctx, p, racked(p), true)
+			}
+			if err != nil {
 				t.Fatal(err)
 			}
 		}

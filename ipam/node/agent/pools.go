@@ -111,26 +111,26 @@ func (ps *pools) follower(ctx context.Context, start func(task func() error)) fu
 // that does not change is not told of again.
 func (ps *pools) followPool(ctx context.Context, name protocol.PoolName, p *pool) error {
 	return ps.cl.Pools.Follow(ctx, name, func(heard Pool, exists bool) {
-		p.hearing.Lock()
-		defer p.hearing.Unlock()
-		p.news++
-		err := ps.hear(ctx, p, heard, exists)
-		if err == nil {
+		unlock, err := p.hearing.Lock(ctx, ps.sched, struct{}{})
+		if err != nil { // it is not followed any more
 			return
 		}
-		if ctx.Err() != nil { // it is not followed any more
+		defer unlock()
+		p.news++
+		err = ps.hear(ctx, p, heard, exists)
+		if err == nil || ctx.Err() != nil {
 			return
 		}
 		ps.log.WarnContext(ctx, "pool not taken over", "pool", name, "error", err)
 		announced := p.news
 		ps.background(func(context.Context) {
-			for ps.wait(ctx, retryAfter) {
-				p.hearing.Lock()
-				over := p.news != announced || ps.hear(ctx, p, heard, exists) == nil
-				p.hearing.Unlock()
-				if over {
+			for over := false; !over && ps.wait(ctx, retryAfter); {
+				unlock, err := p.hearing.Lock(ctx, ps.sched, struct{}{})
+				if err != nil {
 					return
 				}
+				over = p.news != announced || ps.hear(ctx, p, heard, exists) == nil
+				unlock()
 			}
 		})
 	})
