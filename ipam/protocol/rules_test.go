@@ -60,7 +60,7 @@ func brokenRules(w walk, ev Event, res Result) []string {
 		{"a record is forgotten without a live read", res.Forget && was.Phase != "" && !seenGone &&
 			!(answered(CallCreate, Refused) && was.Phase == Noted && was.UID == "" && !was.Doubtful) &&
 			!(answered(CallCreate, Exists) && was.Kind == RightLease && was.Phase == Noted && was.UID == "" && !was.Doubtful)},
-		{"a create in doubt is forgotten before its looks are over", res.Forget && was.Phase == Noted && answered(CallRead, NotFound) &&
+		{"a create in doubt is forgotten before its rechecks are over", res.Forget && was.Phase == Noted && answered(CallRead, NotFound) &&
 			ev.Now.Sub(was.NotedAt) < LastRecheck},
 		{"a lost right is written to", was.Phase == Lost && write},
 		{"a right serves without a registration", serves && w.reg == 0},

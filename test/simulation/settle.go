@@ -47,7 +47,7 @@ func (w *world) settle() {
 		nodes = slices.Delete(slices.Clone(nodes), 1, 2)
 	}
 	w.rest(nodes)
-	w.logf("the agents are started again") // a create that landed after all its looks a list alone finds
+	w.logf("the agents are started again") // a create that landed after all its rechecks a list alone finds
 	for _, n := range nodes {
 		n.crash()
 	}

@@ -170,7 +170,7 @@ func (a *Agent) hold(ctx context.Context, add *addCall) (store.Attachment, error
 			if !a.blocks.takenBack(ctx, a.pools.get(lacks.slot.Pool), demandOf(lacks.slot)) {
 				return a.holdRequested(ctx, add, lacks.why)
 			}
-		default: // where a demand is not met, the node looks once more: what came free meanwhile will do
+		default: // where a demand is not met, the node looks for room again: what came free meanwhile will do
 			unmet, err = a.blocks.obtain(ctx, a.pools.get(lacks.slot.Pool), demandOf(lacks.slot), finished)
 		}
 		if err != nil {

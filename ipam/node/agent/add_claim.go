@@ -94,7 +94,7 @@ func (a *Agent) repeatClaim(ctx context.Context, add *addCall) (att store.Attach
 	return att, true, cmp.Or(err, lacks.why)
 }
 
-// claimWait is how often an ADD looks for a claim that is not ready, at first.
+// claimWait is how often an ADD reads a claim that is not ready, at first.
 const claimWait = 50 * time.Millisecond
 
 // findClaim returns the claim that the interface is to have, as soon as it has addresses.
@@ -140,7 +140,7 @@ func (a *Agent) awaitClaim(ctx context.Context, add *addCall, name string, check
 			why = refused.Why
 		case out == protocol.NotFound:
 			why = "does not exist yet: whoever makes the pod's claims has to make it"
-		// That there was no time to look again tells nothing.
+		// That there was no time to read it again tells nothing.
 		case out != protocol.Done && why != "" && sched.EndsWithin(ctx, wait):
 		case out != protocol.Done:
 			why = fmt.Sprintf("cannot be read: %v", err)

@@ -13,8 +13,8 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// requestPoll is how often a request is looked at without a word from its watch. Many
-// may wait at once: looks in vain would take the API server's time from the answers.
+// requestPoll is how often a request is rechecked without a word from its watch. Many may wait at
+// once: rechecks in vain would take the API server's time from the answers.
 const requestPoll = 2 * time.Second
 
 // holdGranted gives the attachment what the cluster has granted to a request for its
@@ -273,7 +273,7 @@ func (a *Agent) expireRequests(ctx context.Context) {
 			return err
 		})
 		if err != nil || used {
-			a.rights.requests.try(q.name, q.by, now) // it is looked at again as much later
+			a.rights.requests.try(q.name, q.by, now) // it is rechecked as much later
 			return
 		}
 		a.rights.letGo(ctx, protocol.Right{Kind: protocol.RightRequest, Name: q.name})

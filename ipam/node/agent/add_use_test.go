@@ -157,11 +157,11 @@ func (hurried) ReadClaim(ctx context.Context, _, _ string) (protocol.Claim, prot
 }
 
 // TestClaimThatNeverComes: an ADD says that the claim does not exist, not that there was
-// no time to look once more.
+// no time to read once more.
 func TestClaimThatNeverComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := assemble(&base{sched: sched.Goroutines(bubbleClock{}), cl: Cluster{Claims: hurried{}}})
-		const waits = claimWait * (1 + 2 + 4) // until a look is made that is too late
+		const waits = claimWait * (1 + 2 + 4) // until a read is made that is too late
 		ctx, cancel := context.WithTimeout(t.Context(), waits+claimWait/2)
 		defer cancel()
 		add := &addCall{demand: assign.Demand{Pod: protocol.PodRef{Namespace: "ns"}}}
@@ -399,11 +399,11 @@ func TestUseBesideAnEarlierOne(t *testing.T) {
 				if names, err := a.useNames(t.Context(), "c"); err != nil || len(names) != 1 || names[0] != second {
 					t.Errorf("the next ADD tries %v, %v; want %s alone, which a pod has", names, err, second)
 				}
-				looks, end := context.WithCancel(t.Context())
+				rechecks, end := context.WithCancel(t.Context())
 				defer end()
 				go func() {
-					for a.wait(looks, lookEvery) {
-						a.rights.lookAgain(looks)
+					for a.wait(rechecks, recheckEvery) {
+						a.rights.recheckDue(rechecks)
 					}
 				}()
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)

@@ -38,7 +38,7 @@ type Agent struct {
 	asking  sched.Locks[requester]    // serialises the ADDs that ask the cluster for one interface
 	ignored sync.Map                  // what was said last of a network's keys, by network
 
-	storeFaults atomic.Int64 // faults of the store that the last look has found
+	storeFaults atomic.Int64 // faults of the store that the last check has found
 }
 
 // New returns an agent on st. It does no I/O and starts nothing.
@@ -50,7 +50,7 @@ func New(cfg Config, st *store.Store, cl Cluster, s sched.Scheduler, host Host, 
 	a.cl.Leases, a.cl.SubLeases = carefulLeases{cl.Leases, a.rights}, carefulSubLeases{cl.SubLeases, a.rights}
 	a.cl.Pools, a.cl.Registrations = carefulPools{cl.Pools, a.rights}, carefulRegistrations{cl.Registrations, a.rights}
 	a.rights.public = leasestatus.New(leasestatus.Config{
-		Store: st, Leases: a.cl.Leases, Sched: s, Every: cfg.PublishEvery, Term: a.reg.term, Doubt: func(lease string) { a.rights.lookIn(lease, 0) }, Log: log,
+		Store: st, Leases: a.cl.Leases, Sched: s, Every: cfg.PublishEvery, Term: a.reg.term, Doubt: func(lease string) { a.rights.recheckIn(lease, 0) }, Log: log,
 	})
 	a.metrics = newMetrics(state{a})
 	return a, nil
@@ -110,7 +110,7 @@ func (a *Agent) Run(ctx context.Context, serve func(context.Context) error) erro
 }
 
 // resume takes up what the store has: the registration if it is of this boot, the pools,
-// and a look at every right that does not serve.
+// and the rechecks of all rights that do not serve.
 func (a *Agent) resume(ctx context.Context) error {
 	var id store.Identity
 	var kept []Pool
@@ -134,7 +134,7 @@ func (a *Agent) resume(ctx context.Context) error {
 		}
 		again, err := a.rights.enter(tx, id.Term)
 		for _, name := range again {
-			a.rights.lookIn(name, 0)
+			a.rights.recheckIn(name, 0)
 		}
 		return err
 	})

@@ -89,7 +89,7 @@ func (bs *blocks) obtain(ctx context.Context, p *pool, n addressDemand, finished
 	}
 	_, waited, err := p.until(ctx, bs.sched, func(known *knownPool, absent bool) string { return bs.pools.unleasable(p.name, known, absent) })
 	if waited || err != nil {
-		return nil, err // a pool that has opened may be another one: all is looked for anew
+		return nil, err // a pool that has opened may be another one: all is read anew
 	}
 	unmet, err = bs.lease(ctx, p, n, finished)
 	if e, ok := errors.AsType[*notReadyError](err); ok && e.News {

@@ -43,7 +43,7 @@ func (bs *blocks) acquire(ctx context.Context, p *pool, n addressDemand) (unmet,
 // unsettled returns a block of this node that could serve n again, claimed: one whose
 // create is in doubt, that is being given back, or that has room and waits to be confirmed
 // again in a new term. Without it an outage would leave one more name behind at every
-// try. The Update that uses the block looks at its right again.
+// try. The Update that uses the block reads its right again.
 func (bs *blocks) unsettled(p *pool, known *knownPool, n addressDemand) (block netip.Prefix, err error) {
 	term, unserving := bs.reg.term(), bs.rights.unserving.blocks(p.name)
 	may := known.mayLease(bs.cfg.Node)
@@ -140,7 +140,7 @@ func (bs *blocks) probe(ctx context.Context, p *pool, known *knownPool, n addres
 		if err != nil {
 			return nil, err
 		}
-		if !ok && trying { // this node is at the rest itself: what comes of that, it looks again
+		if !ok && trying { // this node is at the rest itself: what comes of that, it looks for room again
 			return nil, bs.awaitAcquire(ctx, p)
 		}
 		if !ok {
@@ -179,7 +179,7 @@ func (bs *blocks) candidate(p *pool, known *knownPool, n addressDemand, tried ma
 		from = known.shape.Spread(n.family, hashOf(bs.cfg.Node))
 	}
 	// Every ADD that waits for a block needs d.mu, so a disk that hangs must not keep it: hence
-	// Peek. The Update that notes the block looks again.
+	// Peek. The Update that notes the block reads again.
 	err = bs.st.Peek(func(tx *store.Tx) error {
 		for block = range known.around(n, from) {
 			trying = trying || d.trying[block]

@@ -282,7 +282,7 @@ func (bs *blocks) cedeExhausted(ctx context.Context) {
 		used, idle := bs.cedable(name)
 		bs.cede(used...)
 		// While the API server is away an idle lease is kept, and serves: it is to be handed
-		// back, and serves no more, only from when a look at it is answered.
+		// back, and serves no more, only from when a recheck of it is answered.
 		sched.Each(ctx, bs.sched, bs.cfg.Parallel, idle, func(r protocol.Right) {
 			if r.Term != 0 {
 				_, res, err := bs.rights.settle(ctx, r, bs.rights.beginWith(protocol.Event{Kind: protocol.EventRecheck}))

@@ -147,7 +147,7 @@ func TestCedesNothingWithoutARegistration(t *testing.T) {
 
 // TestCededWithoutAnAnswerOfTheDisk: what is ceded in a commit of which the store does not
 // know whether the disk has it is nobody's until the API server has heard of it: the lease
-// is looked at again soon.
+// is rechecked soon.
 func TestCededWithoutAnAnswerOfTheDisk(t *testing.T) {
 	a := newRestoredAgent(t)
 	path := filepath.Join(t.TempDir(), "store")
@@ -176,7 +176,7 @@ func TestCededWithoutAnAnswerOfTheDisk(t *testing.T) {
 		t.Error("the API server is said to have heard of what is ceded")
 	}
 	if now, _ := a.right(r.Name); len(now.Ceded) != 2 || a.rights.schedule.planned(r.Name) == nil {
-		t.Errorf("the disk has %v as ceded, and a look is planned: %v; want two addresses, and a look", now.Ceded, a.rights.schedule.planned(r.Name) != nil)
+		t.Errorf("the disk has %v as ceded, and a recheck is planned: %v; want two addresses, and a recheck", now.Ceded, a.rights.schedule.planned(r.Name) != nil)
 	}
 }
 

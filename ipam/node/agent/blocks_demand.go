@@ -157,7 +157,7 @@ func (d *demands) claimAlone(block netip.Prefix) (release func()) {
 	}
 }
 
-// wake has all that wait for an acquire look again. d.mu must be held.
+// wake has all that wait for an acquire look for room again. d.mu must be held.
 func (d *demands) wake() {
 	if d.ended != nil {
 		close(d.ended)

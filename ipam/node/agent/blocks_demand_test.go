@@ -186,7 +186,7 @@ func TestQueuesOfNeeds(t *testing.T) {
 }
 
 // TestLandingBetween: an ADD that has found no room does not want another block if one
-// has landed since it looked.
+// has landed since it looked for room.
 func TestLandingBetween(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, p := newBubbleAgent(t)
@@ -195,7 +195,7 @@ func TestLandingBetween(t *testing.T) {
 		before := a.blocks.finished.Load()
 		a.blocks.land(&p.demands, n, nil)
 		if unmet, err := a.blocks.obtain(t.Context(), p, n, before); unmet != nil || err != nil || p.demands.busy() {
-			t.Errorf("%v, %v, queues %v; want another look, and nobody in them", unmet, err, p.demands.queues)
+			t.Errorf("%v, %v, queues %v; want another try, and nobody in them", unmet, err, p.demands.queues)
 		}
 	})
 }

@@ -114,7 +114,7 @@ func (bs *blocks) noteFreed(ctx context.Context) {
 			bs.log.ErrorContext(ctx, "store not read", "error", err)
 			return
 		}
-		now := bs.sched.Now() // after the look: what it has seen was freed before
+		now := bs.sched.Now() // after the read: what it has seen was freed before
 		for f, n := range freed {
 			p.rests.note(f, n, now, reuseAfter)
 		}

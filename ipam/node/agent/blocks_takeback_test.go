@@ -88,8 +88,8 @@ func TestTakeBackOfAnEndedAdd(t *testing.T) {
 			t.Error("taken back, and the API server has not answered")
 		}
 		for range 20 { // of maintenance
-			time.Sleep(lookEvery)
-			a.rights.lookAgain(t.Context())
+			time.Sleep(recheckEvery)
+			a.rights.recheckDue(t.Context())
 		}
 		now, _ := a.right(r.Name)
 		leases.mu.Lock()
@@ -117,9 +117,9 @@ func TestTakesBackWhatIsInUse(t *testing.T) {
 			Holder: protocol.Holder{Node: "n1"}, Store: a.st.ID(), Term: 1, Writes: 2, Ceded: []netip.Addr{used, free}}
 		a.keepLease(t, p, r, func(s allocator.Space) error { return s.Take(used) })
 		for range 20 { // of maintenance
-			a.rights.planLooks(t.Context())
-			a.rights.lookAgain(t.Context())
-			time.Sleep(lookEvery)
+			a.rights.planRechecks(t.Context())
+			a.rights.recheckDue(t.Context())
+			time.Sleep(recheckEvery)
 		}
 		now, _ := a.right(r.Name)
 		if want := []netip.Addr{free}; !slices.Equal(leases.now.Ceded, want) || !slices.Equal(now.Ceded, want) || len(now.Taking) > 0 || !now.Usable(3) {

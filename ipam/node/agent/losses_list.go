@@ -39,7 +39,7 @@ func (ls *losses) nextList(began protocol.Instant) time.Duration {
 }
 
 // listOwn compares what the API server has in this node's name with what the store
-// has: a create whose answer was lost may have landed after its looks, an object may
+// has: a create whose answer was lost may have landed after its rechecks, an object may
 // have been deleted by hand, and what was ceded on disk may not have come into the lease
 // before the agent's end. If the API server is seen to go back, it is made anew.
 func (ls *losses) listOwn(ctx context.Context) {
@@ -90,10 +90,10 @@ func (ls *losses) compareOwn(ctx context.Context) error {
 	}
 	otherwise, err := ls.rightsThat(func(r protocol.Right) bool { return r.ListedOtherwise(there[r.Name], tell[r.Name]) })
 	if err == nil {
-		ls.reg.compared(rewinds, otherwise) // before a look can answer
+		ls.reg.compared(rewinds, otherwise) // before a recheck is answered
 	}
 	for _, r := range otherwise {
-		ls.rights.lookIn(r.Name, 0)
+		ls.rights.recheckIn(r.Name, 0)
 	}
 	return err
 }

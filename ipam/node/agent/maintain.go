@@ -9,7 +9,7 @@ import (
 
 // How often maintain does what.
 const (
-	lookEvery    = time.Second
+	recheckEvery = time.Second
 	idleEvery    = 5 * time.Second
 	journalEvery = 5 * time.Second
 	ownEvery     = time.Hour
@@ -17,7 +17,7 @@ const (
 	forgetEvery  = time.Hour
 )
 
-// maintain does what no request asks for, until ctx ends: looks at rights that are
+// maintain does what no request asks for, until ctx ends: rechecks rights that are
 // in doubt, journalled DELs, idle leases and uses, publication, garbage, and the
 // hourly list of what the API server has in this node's name. Each job has its own
 // pace: one that waits for the API server holds up no other.
@@ -29,18 +29,18 @@ func (a *Agent) maintain(ctx context.Context) error {
 		do               func(context.Context)
 	}{
 		{every: journalEvery, do: a.attachments.drainJournal},
-		{every: lookEvery, needRegistration: true, do: a.rights.lookAgain},
-		{every: lookEvery, do: a.pools.mend},
-		{every: time.Minute, needRegistration: true, do: a.rights.planLooks},
+		{every: recheckEvery, needRegistration: true, do: a.rights.recheckDue},
+		{every: recheckEvery, do: a.pools.mend},
+		{every: time.Minute, needRegistration: true, do: a.rights.planRechecks},
 		{every: ownEvery, do: a.attachments.sweepJournal},
 		{every: time.Minute, do: a.attachments.countDamaged},
 		{every: ownEvery, after: ownEvery, do: a.checkStore}, // it was checked as it was opened
 		{every: forgetEvery, after: forgetEvery, needRegistration: true, do: a.pools.forget},
 		{every: forgetEvery, after: forgetEvery, do: a.strangers.forget},
 		{every: min(idleEvery, a.cfg.Idle), needRegistration: true, do: a.blocks.giveBack},
-		{every: lookEvery, needRegistration: true, do: a.blocks.cedeExhausted},
+		{every: recheckEvery, needRegistration: true, do: a.blocks.cedeExhausted},
 		{every: min(idleEvery, a.cfg.KeepRequest), needRegistration: true, do: a.expireRequests},
-		{every: max(lookEvery, a.cfg.PublishEvery/6), needRegistration: true, do: a.rights.public.Round},
+		{every: max(recheckEvery, a.cfg.PublishEvery/6), needRegistration: true, do: a.rights.public.Round},
 		{every: a.cfg.SweepEvery, do: a.attachments.sweep},
 		{every: a.cfg.SweepEvery, needRegistration: true, do: a.losses.thaw},
 	}

@@ -29,8 +29,8 @@ type pool struct {
 	// refused says why what was heard last was not taken over; empty: it was. Guarded by mu.
 	refused string
 
-	// missed is how many looks in a row have found the pool gone, and named by nobody (see
-	// [pools.forget]); guarded by pools.mu.
+	// missed is how many calls of [pools.forget] in a row have found the pool gone, and named by
+	// nobody; guarded by pools.mu.
 	missed   int
 	unfollow func() // guarded by pools.mu; ends the following, and returns when it has ended
 
@@ -39,7 +39,7 @@ type pool struct {
 
 	demands    demands
 	rests      rests
-	upkeepDue  atomic.Bool // a look at the reserve, and at what is idle, is due
+	upkeepDue  atomic.Bool // the reserve, and what is idle, are to be seen to
 	upkeepRuns atomic.Bool // one is under way
 	reserving  atomic.Bool // one is planned
 }
@@ -95,7 +95,7 @@ func (p *pool) whyUnknown() string {
 	return cmp.Or(p.refused, unread)
 }
 
-// wake has all that wait for news of the pool look again.
+// wake has all that wait for news of the pool go on.
 func (p *pool) wake() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

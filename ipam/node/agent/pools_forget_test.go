@@ -55,22 +55,22 @@ func TestForgetsPoolsThatAreGone(t *testing.T) {
 		there    bool // the pool is not gone
 		restored bool
 		put      func(*store.Tx) error // what the node has
-		between  func(*Agent)          // the looks
-		looks    int
+		between  func(*Agent)          // the calls
+		calls    int
 		kept     bool
 	}{
-		{name: "gone", looks: 2},
-		{name: "gone, at the first look", looks: 1, kept: true},
-		{name: "there", there: true, looks: 3, kept: true},
-		{name: "named by an ADD", looks: 2, kept: true, between: func(a *Agent) { a.pools.get("old") }},
-		{name: "the API server went back", restored: true, looks: 3, kept: true},
-		{name: "with a lease", looks: 3, kept: true, put: func(tx *store.Tx) error {
+		{name: "gone", calls: 2},
+		{name: "gone, at the first call", calls: 1, kept: true},
+		{name: "there", there: true, calls: 3, kept: true},
+		{name: "named by an ADD", calls: 2, kept: true, between: func(a *Agent) { a.pools.get("old") }},
+		{name: "the API server went back", restored: true, calls: 3, kept: true},
+		{name: "with a lease", calls: 3, kept: true, put: func(tx *store.Tx) error {
 			return tx.PutRight(protocol.Right{Kind: protocol.RightLease, Name: "old.0a000000.30", Phase: protocol.Releasing, LeaseRight: protocol.LeaseRight{Pool: "old"}})
 		}},
-		{name: "asked for", looks: 3, kept: true, put: func(tx *store.Tx) error {
+		{name: "asked for", calls: 3, kept: true, put: func(tx *store.Tx) error {
 			return tx.PutRight(protocol.Right{Kind: protocol.RightRequest, Name: "q", Phase: protocol.Noted, SubLeaseRight: protocol.SubLeaseRight{Request: &protocol.Request{Wants: []protocol.Wanted{{Pool: "old"}}}}})
 		}},
-		{name: "with a pod's address", looks: 3, kept: true, put: func(tx *store.Tx) error {
+		{name: "with a pod's address", calls: 3, kept: true, put: func(tx *store.Tx) error {
 			return tx.PutAttachment(store.Attachment{
 				Key: store.Key{Network: "net", ContainerID: "c", IfName: "net1"}, Addresses: []store.Address{{Addr: netip.MustParseAddr("10.0.0.5"), Bits: 24, Pool: "old"}},
 			})
@@ -96,7 +96,7 @@ func TestForgetsPoolsThatAreGone(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				for i := range tt.looks {
+				for i := range tt.calls {
 					if i > 0 && tt.between != nil {
 						tt.between(a)
 					}

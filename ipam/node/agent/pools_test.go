@@ -84,7 +84,7 @@ func TestAwaitsPool(t *testing.T) {
 				_, err := a.blocks.obtain(ctx, p, n, 0)
 				switch took := time.Since(began); {
 				case tt.opens && (err != nil || took != 2*time.Second):
-					t.Errorf("%v after %v; want another look after 2s", err, took)
+					t.Errorf("%v after %v; want another try after 2s", err, took)
 				case !tt.opens && (!is[*notReadyError](err) || !strings.Contains(err.Error(), tt.want) || took != a.cfg.Wait):
 					t.Errorf("%v after %v; want %q after %v", err, took, tt.want, a.cfg.Wait)
 				}
@@ -176,7 +176,7 @@ func TestAwaitsPoolThatWasJustEdited(t *testing.T) {
 				p.set(changed(p, func(k *knownPool) { k.Generation = 2 }), false)
 			}()
 			if took, err := obtains(t, a, p, exact, time.Minute); took != time.Second || err != nil || leases.deleted != 0 {
-				t.Errorf("exactly %q: %v after %v, %d leases deleted; want another look when the controller has looked", exact, err, took, leases.deleted)
+				t.Errorf("exactly %q: %v after %v, %d leases deleted; want another try when the controller has looked", exact, err, took, leases.deleted)
 			}
 		})
 	}
@@ -301,7 +301,7 @@ func TestAwaitsPoolThatWasJustClosed(t *testing.T) {
 				p.set(changed(p, func(k *knownPool) { k.Open = false }), false)
 			}()
 			if took, err := obtains(t, a, p, exact, time.Minute); took != time.Second || err != nil {
-				t.Errorf("exactly %q: %v after %v; want another look when the watch has told", exact, err, took)
+				t.Errorf("exactly %q: %v after %v; want another try when the watch has told", exact, err, took)
 			}
 			if leases.created != 2 || leases.deleted != 2 {
 				t.Errorf("exactly %q: %d leases created, %d deleted; want 2 of each", exact, leases.created, leases.deleted)

@@ -48,7 +48,7 @@ type registration struct {
 	// unseen are rights that a list has shown otherwise than the store has them, and of which no
 	// answer has come since.
 	unseen map[string]bool
-	// late says, of rights that could not be settled when they were looked at last, why.
+	// late says, of rights that could not be settled when they were rechecked last, why.
 	late map[string]string
 }
 
@@ -110,7 +110,7 @@ func (reg *registration) serving() (bool, string) {
 // await waits until the agent has a registration, or ctx ends.
 func (reg *registration) await(ctx context.Context) bool {
 	for !reg.registered() {
-		if !reg.wait(ctx, lookEvery) {
+		if !reg.wait(ctx, recheckEvery) {
 			return false
 		}
 	}

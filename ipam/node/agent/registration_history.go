@@ -215,7 +215,7 @@ func (reg *registration) notePutBack(r *protocol.Restoration) bool {
 	return true
 }
 
-// noteLate notes why a right that is to be put back could not be when it was looked at; "": it was,
+// noteLate notes why a right that is to be put back could not be when it was rechecked; "": it was,
 // or need not be. Nothing else tells people what keeps the agent from being ready.
 func (reg *registration) noteLate(ctx context.Context, name, why string) {
 	reg.mu.Lock()

@@ -99,7 +99,7 @@ func (shortOf) ReadSubLease(_ context.Context, name string) (protocol.SubLease, 
 
 // TestRecordOfALaterState: an object that comes short of its record shows once that
 // the API server has gone back. From then on it is what there is, and the node can say
-// its right anew: it does not begin again with each look.
+// its right anew: it does not begin again with each recheck.
 func TestRecordOfALaterState(t *testing.T) {
 	for kind, read := range map[string]func(*Agent) (protocol.Outcome, error){
 		"lease": func(a *Agent) (protocol.Outcome, error) {
@@ -477,7 +477,7 @@ func TestAnothersLease(t *testing.T) {
 }
 
 // TestFenceThatIsNotSent: a fencing write that waits for its pool to be opened again has
-// not been sent. Nothing is read to find out about it, and it is looked at again soon.
+// not been sent. Nothing is read to find out about it, and it is rechecked soon.
 func TestFenceThatIsNotSent(t *testing.T) {
 	a := newRestoredAgent(t)
 	r := leaseRight(Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}, netip.MustParsePrefix("10.0.0.10/32"))
@@ -489,7 +489,7 @@ func TestFenceThatIsNotSent(t *testing.T) {
 	a.cl.Leases = carefulLeases{leases, a.rights}
 	_, res, err := a.rights.settle(t.Context(), r, a.rights.beginWith(protocol.Event{Kind: protocol.EventRecheck}))
 	if err != nil || res.Verdict != protocol.VerdictLater || leases.reads != 1 || a.rights.schedule.next[r.Name].at != retryAfter {
-		t.Errorf("%v, %v after %d reads, next look in %v; want that of its look alone, and another look in %v", res.Verdict, err, leases.reads, a.rights.schedule.next[r.Name].at, retryAfter)
+		t.Errorf("%v, %v after %d reads, next recheck in %v; want that of its recheck alone, and another in %v", res.Verdict, err, leases.reads, a.rights.schedule.next[r.Name].at, retryAfter)
 	}
 }
 

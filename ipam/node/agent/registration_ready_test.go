@@ -35,9 +35,9 @@ func TestReady(t *testing.T) {
 		{name: "nothing can be listed", announced: announcement{heard: true, since: -readyTimeout}, said: 2, want: true},
 		{name: "nothing was listed", announced: announcement{heard: true}, said: 2},
 		{name: "all is said", announced: announcement{heard: true, listed: true}, said: 2, want: true},
-		{name: "a look is under way", announced: announcement{heard: true, listed: true}, said: 2, unseen: true},
-		{name: "a look has found another's", announced: announcement{heard: true, listed: true}, said: 2, others: true, unseen: true, want: true},
-		{name: "a look finds nothing out", announced: announcement{heard: true, listed: true, since: -readyTimeout}, said: 2, unseen: true, want: true},
+		{name: "a recheck is under way", announced: announcement{heard: true, listed: true}, said: 2, unseen: true},
+		{name: "a recheck has found another's", announced: announcement{heard: true, listed: true}, said: 2, others: true, unseen: true, want: true},
+		{name: "a recheck finds nothing out", announced: announcement{heard: true, listed: true, since: -readyTimeout}, said: 2, unseen: true, want: true},
 		{name: "a lease was said in an earlier term", announced: announcement{heard: true, listed: true}, said: 1},
 		{name: "a lease is another's", announced: announcement{heard: true, listed: true}, said: 1, others: true, want: true},
 		{name: "a lease cannot be said", announced: announcement{heard: true, listed: true, since: -readyTimeout}, said: 1, want: true},
@@ -143,8 +143,8 @@ func TestSaysWhyItIsNotReady(t *testing.T) {
 		a.cl.Leases = carefulLeases{refusedLeases{lease: shown}, a.rights}
 		now := a.sched.Now()
 		a.reg.registrar.Sent, a.reg.announced = now, announcement{heard: true, listed: true, since: now.Boot - readyTimeout}
-		a.rights.lookIn(r.Name, 0)
-		a.rights.lookAgain(t.Context())
+		a.rights.recheckIn(r.Name, 0)
+		a.rights.recheckDue(t.Context())
 		ok, why := a.Ready(t.Context())
 		if ready := tt.want == ""; ok != ready || !strings.HasSuffix(why, tt.want) || strings.Contains(logged.String(), "level=WARN") == ready {
 			t.Errorf("ready %v, %q; want that it ends with %q, and a warning if it is not ready; the log:\n%s", ok, why, tt.want, logged.String())
@@ -211,14 +211,14 @@ func TestReadyWhenWhatIsMissingIsBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 5 {
-			a.rights.lookAgain(t.Context())
+			a.rights.recheckDue(t.Context())
 			if ok, _ := a.Ready(t.Context()); ok {
 				t.Fatalf("ready after %v, with a lease that is missing", a.sched.Now().Boot)
 			}
 			time.Sleep(retryAfter)
 		}
 		leases.slow = false
-		a.rights.lookAgain(t.Context())
+		a.rights.recheckDue(t.Context())
 		if ok, why := a.Ready(t.Context()); !ok || leases.created != 1 {
 			t.Errorf("%d leases created, ready %v (%s); want it ready with the lease there again", leases.created, ok, why)
 		}

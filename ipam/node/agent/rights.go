@@ -28,7 +28,7 @@ type rights struct {
 }
 
 // maxSteps bounds how many calls it takes to settle a right: a right that changes under its
-// holder's hands so often is looked at again later.
+// holder's hands so often is rechecked later.
 const maxSteps = 12
 
 // errInUse stops a right from being let go while something rests on it.
@@ -47,9 +47,9 @@ func (rs *rights) beginWith(ev protocol.Event) beginning {
 	return func(tx *store.Tx, self protocol.Self, r protocol.Right) (protocol.Event, error) {
 		switch {
 		case ev.Kind == protocol.EventWant && r.Kind == protocol.RightRequest && r.Phase == protocol.Noted && r.UID != "":
-			look := ev
-			look.Kind = protocol.EventRecheck // it is there, and a create would only say so
-			return look, nil
+			recheck := ev
+			recheck.Kind = protocol.EventRecheck // it is there, and a create would only say so
+			return recheck, nil
 		case ev.Kind != protocol.EventLetGo:
 			return ev, nil
 		case r.Phase == protocol.Frozen: // pods of its time may run that no attachment tells of: see giveBackLost
@@ -75,8 +75,8 @@ func ifUnused(tx *store.Tx, r protocol.Right) (protocol.Event, error) {
 
 // settle steps a right, from the event that begin returns, until there is nothing to call: each
 // step is a store transaction, each call is sent after its commit. fresh is the record to
-// begin with where the store has none. A right that cannot be settled now is looked at again
-// by itself.
+// begin with where the store has none. A right that cannot be settled now is rechecked by
+// itself.
 func (rs *rights) settle(ctx context.Context, fresh protocol.Right, begin beginning) (protocol.Right, protocol.Result, error) {
 	release, err := rs.locks.Lock(ctx, rs.sched, fresh.Name)
 	if err != nil {
@@ -127,12 +127,12 @@ func (rs *rights) steps(ctx context.Context, fresh protocol.Right, begin beginni
 	var unanswered error
 	var request protocol.SubLease // as the last answer showed it, of a request
 	var answer protocol.Event
-	var before *plannedLook // the look that was planned before the first call
+	var before *plannedRecheck // the one that was planned before the first call
 	for i := range maxSteps {
 		self, res, err := rs.step(ctx, fresh, begin)
 		if err != nil {
 			if i > 0 { // what the call has changed is not in the record
-				rs.lookIn(fresh.Name, rs.retryLater())
+				rs.recheckIn(fresh.Name, rs.retryLater())
 			}
 			return fresh, protocol.Result{Verdict: protocol.VerdictLater, Why: err.Error()}, err
 		}
@@ -158,7 +158,7 @@ func (rs *rights) steps(ctx context.Context, fresh protocol.Right, begin beginni
 		ev, err := rs.call(ctx, self, res, &request)
 		switch {
 		case res.Call == protocol.CallFence && is[*withheldError](err): // not sent: there is nothing to find out
-			rs.lookIn(fresh.Name, retryAfter)
+			rs.recheckIn(fresh.Name, retryAfter)
 			return res.Next, protocol.Result{Next: res.Next, Verdict: protocol.VerdictLater, Why: err.Error()}, nil
 		case ev.Outcome != protocol.Unknown, err == nil: // it has answered, if only that something has to come first
 			unanswered = nil
@@ -170,7 +170,7 @@ func (rs *rights) steps(ctx context.Context, fresh protocol.Right, begin beginni
 		answer = ev
 		begin = func(*store.Tx, protocol.Self, protocol.Right) (protocol.Event, error) { return ev, nil }
 	}
-	rs.lookIn(fresh.Name, rs.retryLater())
+	rs.recheckIn(fresh.Name, rs.retryLater())
 	return fresh, protocol.Result{Verdict: protocol.VerdictLater, Why: fresh.Name + " changes too often"}, nil
 }
 
@@ -222,7 +222,7 @@ func (rs *rights) step(ctx context.Context, fresh protocol.Right, begin beginnin
 	case err == nil:
 		rs.follows(self, res)
 	case written: // the disk may have it all the same, and nobody sends the call: what is ceded would be nobody's
-		rs.lookIn(fresh.Name, rs.retryLater())
+		rs.recheckIn(fresh.Name, rs.retryLater())
 	}
 	return self, res, err
 }
@@ -235,7 +235,7 @@ func (rs *rights) letGo(ctx context.Context, r protocol.Right) {
 
 func (rs *rights) logLetGo(ctx context.Context, r protocol.Right, res protocol.Result, err error) {
 	switch {
-	case errors.Is(err, errInUse), errors.Is(err, errUnanswered), is[*withheldError](err): // it is looked at again
+	case errors.Is(err, errInUse), errors.Is(err, errUnanswered), is[*withheldError](err): // it is rechecked
 	case err != nil:
 		rs.log.WarnContext(ctx, "right not given back", "right", r.Name, "error", err)
 	case res.Forget:
@@ -266,7 +266,7 @@ func (rs *rights) adoptStray(ctx context.Context, r protocol.Right) {
 		return
 	}
 	rs.log.InfoContext(ctx, "stray right found, giving it back", "right", r.Name)
-	rs.lookIn(r.Name, 0)
+	rs.recheckIn(r.Name, 0)
 }
 
 // endEarlier gives back soon this node's other use of a claim, which was met beside the one that is
@@ -278,5 +278,5 @@ func (rs *rights) endEarlier(ctx context.Context, s protocol.SubLease) {
 		return
 	}
 	rs.adoptStray(ctx, protocol.Right{Kind: protocol.RightUse, Name: s.Name, SubLeaseRight: protocol.SubLeaseRight{Use: s.Use}})
-	rs.lookIn(s.Name, 0)
+	rs.recheckIn(s.Name, 0)
 }

@@ -66,8 +66,8 @@ func TestUseOfEarlierHolder(t *testing.T) {
 		}
 		earlier := protocol.SubLease{Meta: protocol.Meta{Name: name, UID: "his", Revision: "28"}, Protocol: protocol.Version, Node: "n0", Store: "his", Term: 1, Use: of}
 		a.cl.SubLeases, a.cl.Events = carefulSubLeases{&someUses{there: map[string]protocol.SubLease{name: earlier}}, a.rights}, &warned{}
-		a.rights.lookIn(name, 0)
-		a.rights.lookAgain(t.Context())
+		a.rights.recheckIn(name, 0)
+		a.rights.recheckDue(t.Context())
 		now, _ := a.right(name)
 		if lost := now.Phase == protocol.Lost; lost != open {
 			t.Errorf("pools open: %v: the use is %s", open, now.Phase)
@@ -89,8 +89,8 @@ func (c *countedSubLeases) UpdateSubLease(ctx context.Context, old, next protoco
 	return c.unanswered.UpdateSubLease(ctx, old, next)
 }
 
-// TestSaidOnce: while a pool is closed after a restore a use of one of its claims, a request
-// whose answer has gone, and a lease that had vanished, are said once, and not at every look: all
+// TestSaidOnce: while a pool is closed after a restore a use of one of its claims, a request whose
+// answer has gone, and a lease that had vanished, are said once, and not at every recheck: all
 // nodes do so at once.
 func TestSaidOnce(t *testing.T) {
 	lease := leaseRight(Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}, netip.MustParsePrefix("10.0.0.10/32"))
@@ -104,7 +104,7 @@ func TestSaidOnce(t *testing.T) {
 		said   int64
 		unseen bool
 		open   bool
-		writes int // in three looks
+		writes int // in three rechecks
 	}{
 		{name: "a use", right: use, said: 2, writes: 1},
 		{name: "a use that is said", right: use, said: 3},
@@ -128,10 +128,10 @@ func TestSaidOnce(t *testing.T) {
 			leases := &countedLeases{}
 			a.cl.SubLeases, a.cl.Leases, a.cl.Pools, a.cl.Claims = carefulSubLeases{subs, a.rights}, carefulLeases{leases, a.rights}, carefulPools{nil, a.rights}, noClaims{}
 			for range 3 {
-				a.rights.lookIn(r.Name, 0)
-				a.rights.lookAgain(t.Context())
+				a.rights.recheckIn(r.Name, 0)
+				a.rights.recheckDue(t.Context())
 				if a.rights.schedule.planned(r.Name) == nil {
-					t.Fatal("it is not looked at again")
+					t.Fatal("it is not rechecked")
 				}
 			}
 			if n := subs.writes + leases.writes; n != tt.writes {

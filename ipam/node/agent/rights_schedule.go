@@ -10,38 +10,38 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// schedule is when to look at which right again, by the time since boot: the wall
-// clock may go back. The zero value is ready.
+// schedule is when to recheck which right, by the time since boot: the wall clock may go back. The
+// zero value is ready.
 type schedule struct {
 	mu   sync.Mutex
-	next map[string]*plannedLook // guarded by mu
+	next map[string]*plannedRecheck // guarded by mu
 }
 
-// A plannedLook is what one call of [schedule.at] has planned.
-type plannedLook struct{ at time.Duration }
+// A plannedRecheck is what one call of [schedule.at] has planned.
+type plannedRecheck struct{ at time.Duration }
 
-// at plans a look at name, at t or when one is planned already, whichever is earlier.
+// at plans a recheck of name, at t or when one is planned already, whichever is earlier.
 func (s *schedule) at(name string, t time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.next == nil {
-		s.next = map[string]*plannedLook{}
+		s.next = map[string]*plannedRecheck{}
 	}
 	if old := s.next[name]; old != nil {
 		t = min(t, old.at)
 	}
-	s.next[name] = &plannedLook{t}
+	s.next[name] = &plannedRecheck{t}
 }
 
-// planned returns the look that is planned at name, or nil.
-func (s *schedule) planned(name string) *plannedLook {
+// planned returns the recheck of name that is planned, or nil.
+func (s *schedule) planned(name string) *plannedRecheck {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.next[name]
 }
 
-// drop forgets the look p at name. One that was planned since p stays.
-func (s *schedule) drop(name string, p *plannedLook) {
+// drop forgets the recheck p of name. One that was planned since p stays.
+func (s *schedule) drop(name string, p *plannedRecheck) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.next[name] == p {
@@ -49,7 +49,7 @@ func (s *schedule) drop(name string, p *plannedLook) {
 	}
 }
 
-// due returns, and forgets, the names to look at by now.
+// due returns, and forgets, the names to recheck by now.
 func (s *schedule) due(now time.Duration) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,15 +64,15 @@ func (s *schedule) due(now time.Duration) []string {
 	return names
 }
 
-// retryAfter is when a right that could not be settled is looked at again.
+// retryAfter is when a right that could not be settled is rechecked.
 const retryAfter = 5 * time.Second
 
-// frozenLook is how often a frozen right is looked at: somebody may have deleted
-// it, or taken it over.
-const frozenLook = 10 * time.Minute
+// frozenRecheck is how often a frozen right is rechecked: somebody may have deleted it, or taken it
+// over.
+const frozenRecheck = 10 * time.Minute
 
-// lookIn plans a look at a right in d.
-func (rs *rights) lookIn(name string, d time.Duration) {
+// recheckIn plans a recheck of a right in d.
+func (rs *rights) recheckIn(name string, d time.Duration) {
 	rs.schedule.at(name, rs.sched.Now().Boot+d)
 }
 
@@ -80,9 +80,9 @@ func (rs *rights) lookIn(name string, d time.Duration) {
 // answers all agents at once, and must not have them back all at once.
 func (rs *rights) retryLater() time.Duration { return retryAfter - sched.N(rs.sched, retryAfter/2) }
 
-// planNext plans the next look at a right, whose last step self made. Before is the look that was
+// planNext plans the next recheck of a right, whose last step self made. Before is the one that was
 // planned before the first call: a right that is settled needs it no more.
-func (rs *rights) planNext(self protocol.Self, res protocol.Result, before *plannedLook) {
+func (rs *rights) planNext(self protocol.Self, res protocol.Result, before *plannedRecheck) {
 	r, now := res.Next, rs.sched.Now().Wall
 	switch {
 	case res.Forget || res.Verdict == protocol.VerdictUsable:
@@ -90,33 +90,33 @@ func (rs *rights) planNext(self protocol.Self, res protocol.Result, before *plan
 	case res.Verdict == protocol.VerdictRefused && r.Phase == protocol.Held:
 		rs.schedule.drop(r.Name, before) // a renewal was refused; what rests on it goes on
 	case r.Kind == protocol.RightUse && r.Usable(self.Term):
-		rs.lookIn(r.Name, time.Minute) // a renewal has to wait; likewise
+		rs.recheckIn(r.Name, time.Minute) // a renewal has to wait; likewise
 	case r.Kind == protocol.RightRequest && r.Phase == protocol.Noted && r.UID != "":
 		rs.schedule.drop(r.Name, before) // it waits for the controller: its ADD watches it
 	case r.Phase == protocol.Noted && r.UID != "":
-		rs.lookIn(r.Name, retryAfter) // it is there, and only waits to be confirmed
+		rs.recheckIn(r.Name, retryAfter) // it is there, and only waits to be confirmed
 	case r.Phase == protocol.Noted && self.Term == 0:
-		rs.lookIn(r.Name, retryAfter) // nothing could be asked: that was no look
+		rs.recheckIn(r.Name, retryAfter) // nothing could be asked: that was no recheck
 	case r.Phase == protocol.Noted:
 		if at, ok := protocol.NextRecheck(r.NotedAt, now); ok {
-			rs.lookIn(r.Name, at.Sub(now))
+			rs.recheckIn(r.Name, at.Sub(now))
 		} else {
-			rs.lookIn(r.Name, time.Minute)
+			rs.recheckIn(r.Name, time.Minute)
 		}
 	case r.Phase == protocol.Lost:
-		rs.lookIn(r.Name, time.Minute)
+		rs.recheckIn(r.Name, time.Minute)
 	case r.Phase == protocol.Frozen: // it waits for pods to end, not for the API server
-		rs.lookIn(r.Name, frozenLook)
+		rs.recheckIn(r.Name, frozenRecheck)
 	default:
-		rs.lookIn(r.Name, rs.retryLater())
+		rs.recheckIn(r.Name, rs.retryLater())
 	}
 	if taken := res.Verdict == protocol.VerdictTaken || res.Verdict == protocol.VerdictRefused; taken && r.Phase == protocol.Lost && !cededWhole(r) {
 		rs.warnLost(r, res.Why)
 	}
 }
 
-// lookAgain looks at the rights whose time has come, a few at once.
-func (rs *rights) lookAgain(ctx context.Context) {
+// recheckDue rechecks the rights whose time has come, a few at once.
+func (rs *rights) recheckDue(ctx context.Context) {
 	names := rs.schedule.due(rs.sched.Now().Boot)
 	sched.Each(ctx, rs.sched, rs.cfg.Parallel, names, func(name string) {
 		r, ok := rs.right(name)
@@ -124,7 +124,7 @@ func (rs *rights) lookAgain(ctx context.Context) {
 			return
 		}
 		if rs.pools.waitsForPool(r) { // nothing is to be written to find that out
-			rs.lookIn(name, rs.retryLater())
+			rs.recheckIn(name, rs.retryLater())
 			return
 		}
 		ev := protocol.Event{Kind: protocol.EventRecheck}
@@ -140,8 +140,8 @@ func (rs *rights) lookAgain(ctx context.Context) {
 		why := "" // not of a right that need not be put back
 		switch {
 		case err != nil:
-			rs.lookIn(name, rs.retryLater())
-			rs.log.DebugContext(ctx, "look put off", "right", name, "error", err, "verdict", res.Verdict)
+			rs.recheckIn(name, rs.retryLater())
+			rs.log.DebugContext(ctx, "recheck put off", "right", name, "error", err, "verdict", res.Verdict)
 			why = err.Error()
 		case res.Verdict == protocol.VerdictLater:
 			why = res.Why
@@ -153,9 +153,9 @@ func (rs *rights) lookAgain(ctx context.Context) {
 	})
 }
 
-// planLooks plans a look at every right that does not serve and has no plan: none
-// may be forgotten, whatever kept it from being planned.
-func (rs *rights) planLooks(ctx context.Context) {
+// planRechecks plans a recheck of every right that does not serve and has none planned: none may be
+// forgotten, whatever kept it from being planned.
+func (rs *rights) planRechecks(ctx context.Context) {
 	term := rs.reg.term()
 	forgotten, err := rs.rightsThat(func(r protocol.Right) bool { return !r.Usable(term) && rs.schedule.planned(r.Name) == nil })
 	if err != nil {
@@ -163,7 +163,7 @@ func (rs *rights) planLooks(ctx context.Context) {
 		return
 	}
 	for _, r := range forgotten {
-		rs.lookIn(r.Name, 0)
+		rs.recheckIn(r.Name, 0)
 	}
 }
 
@@ -181,9 +181,9 @@ func (rs *rights) confirmAgain(names []string) {
 	over := min(time.Duration(len(names))*confirmPace, confirmWhile)
 	for i, name := range names {
 		if i < rs.cfg.Parallel {
-			rs.lookIn(name, 0)
+			rs.recheckIn(name, 0)
 		} else {
-			rs.lookIn(name, sched.N(rs.sched, over))
+			rs.recheckIn(name, sched.N(rs.sched, over))
 		}
 	}
 }

@@ -153,10 +153,10 @@ func TestSilentForFWritesNothing(t *testing.T) {
 	}
 }
 
-// TestLookWithoutARegistration: a look at a create in doubt for which the agent had no registration
-// does not count as one of the three: it is made soon after, or what landed late would be kept from
-// everybody until the next, half an hour later (I5).
-func TestLookWithoutARegistration(t *testing.T) {
+// TestRecheckWithoutARegistration: a recheck of a create in doubt for which the agent had no
+// registration does not count as one of the three: it is made soon after, or what landed late would
+// be kept from everybody until the next, half an hour later (I5).
+func TestRecheckWithoutARegistration(t *testing.T) {
 	for silent, want := range map[time.Duration]time.Duration{time.Minute: 24 * time.Minute, 16 * time.Minute: retryAfter} {
 		a := assemble(&base{st: newStore(t), cfg: Config{Node: "n1"}, sched: sched.Goroutines(clockAt{now: protocol.Instant{Boot: silent, Wall: time.Unix(0, 0).Add(6 * time.Minute)}})})
 		a.reg.registrar.Term, a.reg.registrar.Fence, a.reg.registrar.Self.Fence = 3, 15*time.Minute, 15*time.Minute
@@ -174,7 +174,7 @@ func TestLookWithoutARegistration(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := a.rights.schedule.next[r.Name].at - silent; got != want {
-			t.Errorf("silent for %v: the next look is %v later; want %v", silent, got, want)
+			t.Errorf("silent for %v: the next recheck is %v later; want %v", silent, got, want)
 		}
 	}
 }
@@ -193,9 +193,9 @@ func (s slowRead) ReadLease(context.Context, string) (protocol.Lease, protocol.O
 	return protocol.Lease{}, protocol.NotFound, nil
 }
 
-// TestLookTakenUpLate: what a look has not found may have come since it was asked: it is
+// TestRecheckTakenUpLate: what a recheck has not found may have come since it was asked: it is
 // the last one only if it was asked late enough, whenever its answer is taken up (I5).
-func TestLookTakenUpLate(t *testing.T) {
+func TestRecheckTakenUpLate(t *testing.T) {
 	for asked, forgotten := range map[time.Duration]bool{time.Minute: false, protocol.LastRecheck: true} {
 		noted := time.Unix(0, 0)
 		clock := &clockAt{now: protocol.Instant{Boot: asked, Wall: noted.Add(asked)}}
@@ -240,19 +240,19 @@ func (d doubtedRead) ReadLease(context.Context, string) (protocol.Lease, protoco
 	return d.lease, protocol.Done, nil
 }
 
-// TestSettleKeepsALookThatItDoesNotMake: to settle a right makes superfluous the look at it that
-// was planned before it asked the API server. One that was planned since may be about what happened
-// after the answer, and stays. So does any if nothing is asked.
-func TestSettleKeepsALookThatItDoesNotMake(t *testing.T) {
+// TestSettleKeepsARecheckThatItDoesNotMake: to settle a right makes superfluous the recheck of it
+// that was planned before it asked the API server. One that was planned since may be about what
+// happened after the answer, and stays. So does any if nothing is asked.
+func TestSettleKeepsARecheckThatItDoesNotMake(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		event  protocol.EventKind
 		during bool
 		stays  bool
 	}{
-		{"a read, and a look that was planned before", protocol.EventRecheck, false, false},
-		{"a read, and a look that was planned during it", protocol.EventRecheck, true, true},
-		{"an ADD that needs no call, and a look that was planned before", protocol.EventWant, false, true},
+		{"a read, and a recheck that was planned before", protocol.EventRecheck, false, false},
+		{"a read, and a recheck that was planned during it", protocol.EventRecheck, true, true},
+		{"an ADD that needs no call, and a recheck that was planned before", protocol.EventWant, false, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			a := newRestoredAgent(t)
@@ -266,17 +266,17 @@ func TestSettleKeepsALookThatItDoesNotMake(t *testing.T) {
 				},
 				doubt: func() {
 					if tt.during {
-						a.rights.lookIn(r.Name, 0)
+						a.rights.recheckIn(r.Name, 0)
 					}
 				},
 			}
-			a.rights.lookIn(r.Name, time.Minute)
+			a.rights.recheckIn(r.Name, time.Minute)
 			_, res, err := a.rights.settle(t.Context(), r, a.rights.beginWith(protocol.Event{Kind: tt.event}))
 			if err != nil || res.Verdict != protocol.VerdictUsable {
 				t.Fatalf("it ends with %v, %v", res.Verdict, err)
 			}
 			if got := a.rights.schedule.planned(r.Name) != nil; got != tt.stays {
-				t.Errorf("a look is planned: %v; want %v", got, tt.stays)
+				t.Errorf("a recheck is planned: %v; want %v", got, tt.stays)
 			}
 		})
 	}

@@ -207,7 +207,7 @@ func TestRoundIsBounded(t *testing.T) {
 }
 
 // TestFailedWrite: what was not written is written in the next round; a lease that is
-// gone, or another's, is looked at.
+// gone, or another's, is rechecked.
 func TestFailedWrite(t *testing.T) {
 	for out, doubted := range map[protocol.Outcome]bool{protocol.NotFound: true, protocol.Conflict: true, protocol.Unknown: false, protocol.Refused: false} {
 		t.Run(out.String(), func(t *testing.T) {
