@@ -39,12 +39,12 @@ var mutants = map[Fault][]mutation{
 			res.Next.Sent = ev.Now
 		}
 `}},
-	M26: {{"ipam/node/agent/rights_confirm.go", `if err := rs.pools.withheldRight(r); err != nil {
+	M26: {{"ipam/node/agent/rights_confirm.go", `if err := rs.pools.rightUnderRestore(r); err != nil {
 		return ev, err // its`, `if mutant.On == "M26" {
 		ev.Outcome = protocol.Done
 		return ev, nil
 	}
-	if err := rs.pools.withheldRight(r); err != nil {
+	if err := rs.pools.rightUnderRestore(r); err != nil {
 		return ev, err // its`}},
 	M28: unusedMutants,
 	M30: {{"ipam/node/agent/attachments_journal.go", "entries, damaged, err := delqueue.OfKey(", `if mutant.On == "M30" {

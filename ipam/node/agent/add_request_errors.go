@@ -64,7 +64,7 @@ func (a *Agent) stillWaits(ctx context.Context, add *addCall, r protocol.Right, 
 			return &waitingError{Why: known.Exhausted}
 		}
 	}
-	if errors.Is(err, errUnanswered) || is[*withheldError](err) {
+	if errors.Is(err, errUnanswered) || is[*restoreError](err) {
 		return err
 	}
 	if cause := context.Cause(ctx); !is[*waitedError](cause) { // the runtime has given up, or the agent stops

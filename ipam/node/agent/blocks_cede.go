@@ -208,7 +208,7 @@ func (bs *blocks) cedeOf(ctx context.Context, r protocol.Right, within *netipx.I
 	case errors.Is(err, errNothing):
 		return within == nil || bs.heardCeded(ctx, r, within)
 	// It is tried again.
-	case errors.Is(err, errUnanswered), errors.Is(err, errNoRegistration), is[*poolWaitsError](err), is[*withheldError](err):
+	case errors.Is(err, errUnanswered), errors.Is(err, errNoRegistration), is[*poolWaitsError](err), is[*restoreError](err):
 		return false
 	case err != nil:
 		bs.log.WarnContext(ctx, "addresses not ceded", "lease", r.Name, "error", err)

@@ -20,7 +20,7 @@ const takeBackAfter = 10 * time.Second
 // into service again: as many as n's ADD and those that wait with it lack, and the
 // reserve that is due. ok is false where there is nothing to take back.
 func (bs *blocks) takeBack(ctx context.Context, p *pool, known *knownPool, n addressDemand) (ok bool, err error) {
-	if bs.pools.withholds(p.name) || known.Pressure == allocator.PressureExhausted || p.demands.eased(bs.sched.Now()) < takeBackAfter {
+	if bs.pools.isUnderRestore(p.name) || known.Pressure == allocator.PressureExhausted || p.demands.eased(bs.sched.Now()) < takeBackAfter {
 		return false, nil
 	}
 	r, addrs, err := bs.ceded(ctx, p, known, n)

@@ -10,15 +10,16 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// A withheldError says why a call is not sent now.
-type withheldError struct {
+// A restoreError says why a call about a pool is not sent now: the API server's data were restored,
+// and that is not over for the pool.
+type restoreError struct {
 	Pool protocol.PoolName
 	// Of is the pool that has not been opened again, maybe another one; "": the node has yet to put
 	// back what it holds, and to say so.
 	Of protocol.PoolName
 }
 
-func (e *withheldError) Error() string {
+func (e *restoreError) Error() string {
 	what := fmt.Sprintf("pool %s has not been opened again since", e.Of)
 	if e.Of == "" {
 		what = "this node has yet to put back what it holds, and to say so"
@@ -29,15 +30,15 @@ func (e *withheldError) Error() string {
 	return "the API server has gone back to an earlier state, and " + what
 }
 
-// withheld returns a [*withheldError] if nothing may be acquired from a pool, or given back to it,
-// because it has not been opened again since the API server has gone back. One that was first heard
-// of since may be what the restored data have, and another node have yet to put back its blocks. It
-// waits for those that were heard of before.
-func (ps *pools) withheld(name protocol.PoolName) error {
+// underRestore returns a [*restoreError] if nothing may be acquired from a pool, or given back to
+// it, because it has not been opened again since the API server has gone back. One that was first
+// heard of since may be what the restored data have, and another node have yet to put back its
+// blocks. It waits for those that were heard of before.
+func (ps *pools) underRestore(name protocol.PoolName) error {
 	known, absent := ps.heard(name) // first: a pool is noted as heard since before it is known
 	h := ps.reg.era().history
 	if !reopened(h, known, absent) {
-		return &withheldError{name, name}
+		return &restoreError{name, name}
 	}
 	if !h.IsHeardSince(name) {
 		return nil
@@ -46,11 +47,11 @@ func (ps *pools) withheld(name protocol.PoolName) error {
 	if of == "" && ps.reg.hasSaid(*h.Restored) {
 		return nil
 	}
-	return &withheldError{name, of}
+	return &restoreError{name, of}
 }
 
-// withholds reports whether there is a [*withheldError] of a pool.
-func (ps *pools) withholds(name protocol.PoolName) bool { return ps.withheld(name) != nil }
+// isUnderRestore reports whether there is a [*restoreError] of a pool.
+func (ps *pools) isUnderRestore(name protocol.PoolName) bool { return ps.underRestore(name) != nil }
 
 // reopened reports whether a pool, as last heard of, has been opened since the API server has gone
 // back, or is gone.
@@ -58,8 +59,8 @@ func reopened(h protocol.History, known *knownPool, absent bool) bool {
 	return h.Restored == nil || absent || known != nil && (known.Deleting || h.Restored.Reopened(known.Pool.Pool))
 }
 
-// withheldRight is withheld for a right, whatever its kind.
-func (ps *pools) withheldRight(r protocol.Right) error {
+// rightUnderRestore is underRestore for a right, whatever its kind.
+func (ps *pools) rightUnderRestore(r protocol.Right) error {
 	pools := []protocol.PoolName{}
 	if r.Kind == protocol.RightLease {
 		pools = append(pools, r.Pool)
@@ -75,20 +76,20 @@ func (ps *pools) withheldRight(r protocol.Right) error {
 		}
 	}
 	for _, name := range pools {
-		if err := ps.withheld(name); err != nil {
+		if err := ps.underRestore(name); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// keptBack returns an error if r is not to be given back now. That is withheldRight, except that a
-// lease of an earlier pool of the same name may always go: that pool is gone.
+// keptBack returns an error if r is not to be given back now. That is rightUnderRestore, except
+// that a lease of an earlier pool of the same name may always go: that pool is gone.
 func (ps *pools) keptBack(r protocol.Right) error {
 	if r.Kind == protocol.RightLease && ps.ofEarlierPool(r) {
 		return nil
 	}
-	return ps.withheldRight(r)
+	return ps.rightUnderRestore(r)
 }
 
 // ofEarlierPool reports whether another pool has the name of r's pool now.
@@ -100,7 +101,7 @@ func (ps *pools) ofEarlierPool(r protocol.Right) bool {
 // waitsForPool reports whether r has been written in the term, and its confirmation waits for
 // nothing but that a pool is opened again. A request's may come before: the controller answers it.
 func (ps *pools) waitsForPool(r protocol.Right) bool {
-	return r.Kind != protocol.RightRequest && r.Unconfirmed(ps.reg.term()) && !ps.reg.isUnseen(r.Name) && ps.withheldRight(r) != nil
+	return r.Kind != protocol.RightRequest && r.Unconfirmed(ps.reg.term()) && !ps.reg.isUnseen(r.Name) && ps.rightUnderRestore(r) != nil
 }
 
 // unleasable returns what stands against leasing a block of pool name, which is as
@@ -121,7 +122,7 @@ func (ps *pools) unleasable(name protocol.PoolName, known *knownPool, absent boo
 // unopened returns that pool name has not been opened again since the API server has
 // gone back; empty if that is not so.
 func (ps *pools) unopened(name protocol.PoolName) string {
-	if err := ps.withheld(name); err != nil {
+	if err := ps.underRestore(name); err != nil {
 		return "waits: " + err.Error()
 	}
 	return ""

@@ -154,7 +154,7 @@ func TestEpochSinceTheHeartbeat(t *testing.T) {
 	if err := a.reg.wrote(t.Context(), a.reg.era(), "99"); !errors.Is(err, errRewound) {
 		t.Fatalf("%v; want that the API server has gone back", err)
 	}
-	if err := a.pools.withheld("lan"); err == nil {
+	if err := a.pools.underRestore("lan"); err == nil {
 		t.Error("a block may be leased by an epoch of before; want that the pool is waited for")
 	}
 }
@@ -204,11 +204,11 @@ func TestFirstHeardOverARestart(t *testing.T) {
 	if err := b.resume(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if !a.pools.withholds("lan") || !b.pools.withholds("lan") {
-		t.Errorf("withheld %v, and after a restart %v; want both", a.pools.withholds("lan"), b.pools.withholds("lan"))
+	if !a.pools.isUnderRestore("lan") || !b.pools.isUnderRestore("lan") {
+		t.Errorf("under restore: %v, and after a restart %v; want both", a.pools.isUnderRestore("lan"), b.pools.isUnderRestore("lan"))
 	}
-	if restored := b.reg.restored(); !b.reg.endRestore(restored) || b.pools.withholds("lan") {
-		t.Error("it is withheld when the others have been opened again")
+	if restored := b.reg.restored(); !b.reg.endRestore(restored) || b.pools.isUnderRestore("lan") {
+		t.Error("it is under restore when the others have been opened again")
 	}
 }
 
@@ -231,11 +231,11 @@ func TestStoppedPoolHoldsNothingUp(t *testing.T) {
 	stopped := old
 	stopped.Open, stopped.Stopped = false, true
 	hear(stopped)
-	if err := a.pools.withheld("new"); err == nil || !strings.Contains(err.Error(), "this node has yet to put back what it holds, and to say so; until then nothing is leased of pool new") {
+	if err := a.pools.underRestore("new"); err == nil || !strings.Contains(err.Error(), "this node has yet to put back what it holds, and to say so; until then nothing is leased of pool new") {
 		t.Errorf("nothing is put back: %v; want that it waits for that", err)
 	}
 	a.reg.notePutBack(a.reg.restored())
-	if err := a.pools.withheld("new"); err == nil {
+	if err := a.pools.underRestore("new"); err == nil {
 		t.Error("it does not wait until the API server has accepted that all is put back")
 	}
 	a.reg.registrar.Term, a.reg.registrar.Seen.Restored = 9, a.reg.restored().String()
@@ -252,11 +252,11 @@ func TestStoppedPoolHoldsNothingUp(t *testing.T) {
 		tt.old(&old)
 		hear(old)
 		a.pools.mend(t.Context())
-		err := a.pools.withheld("new")
+		err := a.pools.underRestore("new")
 		if got := fmt.Sprint(err); (err != nil) != (tt.waits != "") || !strings.Contains(got, tt.waits) && err != nil {
 			t.Errorf("%s: %v; want %q", tt.name, err, tt.waits)
 		}
-		if a.reg.restored() == nil || a.pools.withheld("old") == nil {
+		if a.reg.restored() == nil || a.pools.underRestore("old") == nil {
 			t.Errorf("%s: the restore has ended, or pool old may be leased from, in the epoch of before", tt.name)
 		}
 	}
@@ -274,15 +274,15 @@ func TestFollowsPoolsOfItsLeases(t *testing.T) {
 		t.Fatal("it does not follow pool lan")
 	}
 	heard := Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}, Open: true, Bits4: 30, Epoch: "w0"}, Text: poolspec.PoolText{Ranges: []poolspec.RangeText{{CIDR: "10.0.0.0/27"}}}}
-	for epoch, withheld := range map[string]bool{"w0": true, "w1": true, "w2": false} {
+	for epoch, want := range map[string]bool{"w0": true, "w1": true, "w2": false} {
 		b := newRestoredAgent(t)
 		b.put(t, r)
 		heard.Epoch = epoch
 		if err := b.pools.hear(t.Context(), b.pools.get("lan"), heard, true); err != nil {
 			t.Fatal(err)
 		}
-		if got := b.pools.withholds("lan"); got != withheld {
-			t.Errorf("open in epoch %s: withheld %v; want %v", epoch, got, withheld)
+		if got := b.pools.isUnderRestore("lan"); got != want {
+			t.Errorf("open in epoch %s: under restore %v; want %v", epoch, got, want)
 		}
 	}
 }

@@ -157,12 +157,12 @@ func (rs *rights) steps(ctx context.Context, fresh protocol.Right, begin beginni
 		}
 		ev, err := rs.call(ctx, self, res, &request)
 		switch {
-		case res.Call == protocol.CallFence && is[*withheldError](err): // not sent: there is nothing to find out
+		case res.Call == protocol.CallFence && is[*restoreError](err): // not sent: there is nothing to find out
 			rs.recheckIn(fresh.Name, retryAfter)
 			return res.Next, protocol.Result{Next: res.Next, Verdict: protocol.VerdictLater, Why: err.Error()}, nil
 		case ev.Outcome != protocol.Unknown, err == nil: // it has answered, if only that something has to come first
 			unanswered = nil
-		case is[*poolWaitsError](err), is[*withheldError](err):
+		case is[*poolWaitsError](err), is[*restoreError](err):
 			unanswered = err
 		default:
 			unanswered = fmt.Errorf("%s: %w: %s", fresh.Name, errUnanswered, ev.Why)
@@ -235,7 +235,7 @@ func (rs *rights) letGo(ctx context.Context, r protocol.Right) {
 
 func (rs *rights) logLetGo(ctx context.Context, r protocol.Right, res protocol.Result, err error) {
 	switch {
-	case errors.Is(err, errInUse), errors.Is(err, errUnanswered), is[*withheldError](err): // it is rechecked
+	case errors.Is(err, errInUse), errors.Is(err, errUnanswered), is[*restoreError](err): // it is rechecked
 	case err != nil:
 		rs.log.WarnContext(ctx, "right not given back", "right", r.Name, "error", err)
 	case res.Forget:

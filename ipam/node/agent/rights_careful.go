@@ -13,7 +13,7 @@ import (
 // pass for taken, because the data name who had the block then.
 var errEarly = errors.New("the node's registration has not been read yet: nothing is concluded about its leases")
 
-// carefulLeases withholds calls on leases, and does not pass on answers, of an API
+// carefulLeases does not send calls on leases, nor pass on answers, of an API
 // server that has gone back. What the store has given away goes on being given
 // back: it may stand in the way of him who has leased it since.
 type carefulLeases struct {
@@ -22,7 +22,7 @@ type carefulLeases struct {
 }
 
 func (c carefulLeases) CreateLease(ctx context.Context, l protocol.Lease) (protocol.Lease, protocol.Outcome, error) {
-	if err := c.rs.pools.withheld(l.Pool); err != nil && !c.rs.holds(l.Name) {
+	if err := c.rs.pools.underRestore(l.Pool); err != nil && !c.rs.holds(l.Name) {
 		return protocol.Lease{}, protocol.Unknown, err
 	}
 	s := c.rs.reg.era()
@@ -53,7 +53,7 @@ func (c carefulLeases) ReadLease(ctx context.Context, name string) (protocol.Lea
 }
 
 func (c carefulLeases) UpdateLease(ctx context.Context, old, next protocol.Lease) (protocol.Lease, protocol.Outcome, error) {
-	if err := c.rs.pools.withheld(next.Pool); err != nil && !c.rs.holds(next.Name) {
+	if err := c.rs.pools.underRestore(next.Pool); err != nil && !c.rs.holds(next.Name) {
 		return protocol.Lease{}, protocol.Unknown, err
 	}
 	s := c.rs.reg.era()
@@ -99,7 +99,7 @@ type carefulSubLeases struct {
 }
 
 func (c carefulSubLeases) CreateSubLease(ctx context.Context, s protocol.SubLease) (protocol.SubLease, protocol.Outcome, error) {
-	if err := c.withheld(s.Name); err != nil && !c.rs.holds(s.Name) {
+	if err := c.underRestore(s.Name); err != nil && !c.rs.holds(s.Name) {
 		return protocol.SubLease{}, protocol.Unknown, err
 	}
 	seen := c.rs.reg.era()
@@ -126,7 +126,7 @@ func (c carefulSubLeases) ReadSubLease(ctx context.Context, name string) (protoc
 }
 
 func (c carefulSubLeases) UpdateSubLease(ctx context.Context, old, next protocol.SubLease) (protocol.SubLease, protocol.Outcome, error) {
-	if err := c.withheld(next.Name); err != nil && !c.rs.holds(next.Name) {
+	if err := c.underRestore(next.Name); err != nil && !c.rs.holds(next.Name) {
 		return protocol.SubLease{}, protocol.Unknown, err
 	}
 	seen := c.rs.reg.era()
@@ -138,12 +138,12 @@ func (c carefulSubLeases) NodeSubLeases(ctx context.Context, node protocol.NodeN
 	return carefulList(ctx, c.rs, func() ([]protocol.SubLease, protocol.Revision, error) { return c.SubLeases.NodeSubLeases(ctx, node) })
 }
 
-func (c carefulSubLeases) withheld(name string) error {
+func (c carefulSubLeases) underRestore(name string) error {
 	r, ok := c.rs.right(name)
 	if !ok {
 		return nil
 	}
-	return c.rs.pools.withheldRight(r)
+	return c.rs.pools.rightUnderRestore(r)
 }
 
 // carefulPools does not confirm leases of a pool that has not been opened again.
@@ -153,7 +153,7 @@ type carefulPools struct {
 }
 
 func (c carefulPools) ReadPool(ctx context.Context, name protocol.PoolName) (protocol.Pool, protocol.Outcome, error) {
-	if err := c.rs.pools.withheld(name); err != nil {
+	if err := c.rs.pools.underRestore(name); err != nil {
 		return protocol.Pool{}, protocol.Unknown, err
 	}
 	p, out, err := c.Pools.ReadPool(ctx, name)
@@ -164,7 +164,7 @@ func (c carefulPools) ReadPool(ctx context.Context, name protocol.PoolName) (pro
 		return protocol.Pool{}, protocol.Unknown, fmt.Errorf("record that pool %s has been opened: %w", name, err)
 	}
 	if restored := c.rs.reg.restored(); restored != nil && !p.Deleting && !restored.Reopened(p) {
-		return protocol.Pool{}, protocol.Unknown, &withheldError{Pool: name, Of: name}
+		return protocol.Pool{}, protocol.Unknown, &restoreError{Pool: name, Of: name}
 	}
 	return p, out, err
 }

@@ -40,7 +40,7 @@ func (rs *rights) confirmLease(r protocol.Right, p protocol.Pool, read protocol.
 // confirmUse reads live what a use rests on, in the order that docs/contributing/protocol.md
 // gives: the other name, then the claim and the leases of its addresses.
 func (rs *rights) confirmUse(ctx context.Context, self protocol.Self, ev protocol.Event, r protocol.Right) (protocol.Event, error) {
-	if err := rs.pools.withheldRight(r); err != nil {
+	if err := rs.pools.rightUnderRestore(r); err != nil {
 		return ev, err // its outcome is unknown, as until the last read
 	}
 	e := protocol.UseEvidence{Own: *r.Use, Addrs: r.Addrs, Vanished: r.Term == 0}
@@ -85,7 +85,7 @@ func (rs *rights) confirmRequest(ev protocol.Event, r protocol.Right, s protocol
 		ev.Outcome = protocol.Unknown
 		return ev, fmt.Errorf("request %s: the API server shows one with UID %s, want %s", r.Name, s.UID, r.UID)
 	}
-	ev.Addrs, ev.Leases, ev.Outcome, ev.Why = protocol.ConfirmRequest(r, s, rs.pools.withheldRight(r) != nil)
+	ev.Addrs, ev.Leases, ev.Outcome, ev.Why = protocol.ConfirmRequest(r, s, rs.pools.rightUnderRestore(r) != nil)
 	if ev.Outcome == protocol.Refused && s.Refused != nil {
 		rs.requests.refuse(r.Name, *s.Refused)
 	}

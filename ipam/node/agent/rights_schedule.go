@@ -128,7 +128,7 @@ func (rs *rights) recheckDue(ctx context.Context) {
 			return
 		}
 		ev := protocol.Event{Kind: protocol.EventRecheck}
-		if r.Phase == protocol.Noted && (r.Kind == protocol.RightUse || r.Kind == protocol.RightLease && rs.pools.withholds(r.Pool)) {
+		if r.Phase == protocol.Noted && (r.Kind == protocol.RightUse || r.Kind == protocol.RightLease && rs.pools.isUnderRestore(r.Pool)) {
 			// The ADD that wanted the use is gone, or asks again. A lease that was
 			// created when the API server had gone back may be another's.
 			ev.Kind = protocol.EventLetGo

@@ -100,7 +100,7 @@ func passes(err error) bool {
 		}
 	}
 	for _, of := range []func(error) bool{
-		is[*notReadyError], is[*unplacedError], is[*poolWaitsError], is[*withheldError], is[*notServingError], is[*OutsideError],
+		is[*notReadyError], is[*unplacedError], is[*poolWaitsError], is[*restoreError], is[*notServingError], is[*OutsideError],
 		is[*waitingError], is[*podError], is[*waitedError], is[*unaskableError], is[*access.UnknownError],
 	} {
 		if of(err) {
