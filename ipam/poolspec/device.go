@@ -10,23 +10,16 @@ const deviceVersion = "1.1.0"
 // the addresses ips by name. No Config is a network of somebody else. Definition is the object's
 // name, which a configuration without a name of its own gets.
 func ParseDevice(config []byte, definition string, ips []string) (*Config, error) {
-	fs := faults{kind: ErrConfig}
-	top, ok := fs.document(config)
-	if !ok {
-		return nil, fs.err()
-	}
-	top.set("cniVersion", quote(deviceVersion))
-	if _, ok := top.get("name"); !ok {
-		top.set("name", quote(definition))
-	}
-	plugins, err := oursOf(top)
+	plugins, err := oursOf(config, definition)
 	if err != nil || len(plugins) == 0 {
 		return nil, err
 	}
 	if len(plugins) > 1 {
+		fs := faults{kind: ErrConfig}
 		fs.add("plugins", "has several plugins with addresses of Tenure, and a device is of one network", "name a definition with one of them")
 		return nil, fs.err()
 	}
+	plugins[0].set("cniVersion", quote(deviceVersion))
 	if len(ips) > 0 {
 		raw, err := json.Marshal(map[string][]string{"ips": ips})
 		if err != nil { // there is no string that JSON cannot hold

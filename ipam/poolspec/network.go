@@ -13,6 +13,16 @@ import (
 // none for a network of somebody else. Definition is the object's name, which a
 // configuration without a name of its own gets.
 func ParseNetwork(config []byte, definition string) ([]*Config, error) {
+	plugins, err := oursOf(config, definition)
+	if err != nil || len(plugins) == 0 {
+		return nil, err
+	}
+	return parseAll(plugins)
+}
+
+// oursOf returns the plugins of a configuration, single or list, whose IPAM is Tenure's. If the
+// configuration has no name of its own, it gets that of its definition.
+func oursOf(config []byte, definition string) (plugins []object, err error) {
 	fs := faults{kind: ErrConfig}
 	top, ok := fs.document(config)
 	if !ok {
@@ -21,16 +31,6 @@ func ParseNetwork(config []byte, definition string) ([]*Config, error) {
 	if _, ok := top.get("name"); !ok {
 		top.set("name", quote(definition))
 	}
-	plugins, err := oursOf(top)
-	if err != nil || len(plugins) == 0 {
-		return nil, err
-	}
-	return parseAll(plugins)
-}
-
-// oursOf returns the plugins of a configuration, single or list, whose IPAM is Tenure's.
-func oursOf(top object) (plugins []object, err error) {
-	fs := faults{kind: ErrConfig}
 	raw, isList := top.get("plugins")
 	if !isList {
 		if !isOurs(top) {
