@@ -237,9 +237,7 @@ func Lasting(before, now []Finding, apart time.Duration) (last []Finding) {
 // Look returns what one look finds, what is wrong first, ordered by rule and object.
 func Look(s State) []Finding {
 	l := newLook(s)
-	l.poolsApart()
-	l.strangers()
-	l.pins()
+	l.conditions()
 	l.definitions()
 	l.names()
 	l.leasesApart()

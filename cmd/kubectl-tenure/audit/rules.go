@@ -9,33 +9,18 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// poolsApart finds pools that share addresses.
-func (l *look) poolsApart() {
+// conditions finds pools whose conditions say that something is wrong.
+func (l *look) conditions() {
 	for i := range l.Pools {
-		if p := &l.Pools[i]; p.Overlaps != "" {
-			l.add(PoolsOverlap, "ippool "+p.Name, place{pool: protocol.PoolName(p.Name)}, p.Overlaps,
-				"do what it says; or change the ranges of one, or exclude in one what is the other's")
+		p := &l.Pools[i]
+		add := func(r Rule, what, remedy string) {
+			if what != "" {
+				l.add(r, "ippool "+p.Name, place{pool: protocol.PoolName(p.Name)}, what, remedy)
+			}
 		}
-	}
-}
-
-// strangers finds pools of which strangers have addresses.
-func (l *look) strangers() {
-	for i := range l.Pools {
-		if p := &l.Pools[i]; p.Strangers != "" {
-			l.add(StrangerFound, "ippool "+p.Name, place{pool: protocol.PoolName(p.Name)}, p.Strangers,
-				"find the device by its hardware address, and give it another address, or exclude its own from the pool; then delete the IPReservation")
-		}
-	}
-}
-
-// pins finds pools with subnets that are pinned to one node, and that another has.
-func (l *look) pins() {
-	for i := range l.Pools {
-		if p := &l.Pools[i]; p.PinsTaken != "" {
-			l.add(PinsTaken, "ippool "+p.Name, place{pool: protocol.PoolName(p.Name)}, p.PinsTaken,
-				"do what it says: until then the node to which the subnet is pinned has none of it, and pods of the pool wait there")
-		}
+		add(PoolsOverlap, p.Overlaps, "do what it says; or change the ranges of one, or exclude in one what is the other's")
+		add(StrangerFound, p.Strangers, "find the device by its hardware address, and give it another address, or exclude its own from the pool; then delete the IPReservation")
+		add(PinsTaken, p.PinsTaken, "do what it says: until then the node to which the subnet is pinned has none of it, and pods of the pool wait there")
 	}
 }
 

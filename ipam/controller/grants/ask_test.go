@@ -89,13 +89,7 @@ func TestRequested(t *testing.T) {
 				t.Errorf("%v: got %q, problem %v (%s); want %q…, problem %v", tt.ask.Requested, addrs(got), got.Problem.Reason, got.Problem.Message, tt.want, tt.why)
 			}
 		}
-		marked, err := r.Mark(t.Context(), r.Held("u-a"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := r.Clear(t.Context(), marked); err != nil {
-			t.Fatal(err)
-		}
+		r.free(t, r.Held("u-a"))
 		if got := addrs(r.settle(requested("c", "10.0.0.20"))); !strings.HasPrefix(got, "10.0.0.20/24 ") {
 			t.Errorf("when it is free: %q", got)
 		}
