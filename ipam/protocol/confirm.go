@@ -132,17 +132,15 @@ type UseAnswer struct {
 	// Outcome is Done, Refused or Unknown. Refused means that the use must go. Unknown means that
 	// it waits until the node's other use of the claim has gone (see [UseEvidence.Earlier]).
 	Outcome Outcome
-	// Granted is what the use may give, where Outcome is Done.
-	Granted []Granted
 	// Passes says that the reason for a refusal may pass by itself.
 	Passes bool
 	// Why is a sentence for people, unless Outcome is Done.
 	Why string
 }
 
-// ConfirmUse decides whether a use is usable, and for which addresses. Every address of the claim's
-// status must be granted to the claim's UID, on the lease of its block, and not be marked freeing.
-// e.Addrs must be among them.
+// ConfirmUse decides whether a use is usable. Every address of the claim's status must be granted
+// to the claim's UID, on the lease of its block, and not be marked freeing. e.Addrs must be among
+// them.
 func ConfirmUse(self Self, e UseEvidence) UseAnswer {
 	answer := func(o Outcome, passes bool, format string, args ...any) UseAnswer {
 		return UseAnswer{Outcome: o, Passes: passes, Why: fmt.Sprintf("claim %v", e.Own.Claim) + fmt.Sprintf(format, args...)}
@@ -159,7 +157,6 @@ func ConfirmUse(self Self, e UseEvidence) UseAnswer {
 	case len(e.Claim.IPs) == 0:
 		return answer(Refused, true, " has no addresses")
 	}
-	var granted []Granted
 	for _, ip := range e.Claim.IPs {
 		g, ok := grantIn(e.Leases, ip.Addr(), e.Claim.UID)
 		if !ok { // of one that it did not name before, the lease was not read
@@ -168,10 +165,9 @@ func ConfirmUse(self Self, e UseEvidence) UseAnswer {
 		if g.Freeing { // a mark goes again where the status names the address
 			return answer(Refused, true, ": %v is being freed", ip)
 		}
-		granted = append(granted, g.Granted)
 	}
 	for _, a := range e.Addrs {
-		if !slices.ContainsFunc(granted, func(g Granted) bool { return g.Addr == a }) {
+		if !slices.ContainsFunc(e.Claim.IPs, func(ip netip.Prefix) bool { return ip.Addr() == a }) {
 			return answer(Refused, true, ": status named %v before, and does not any more", a)
 		}
 	}
@@ -182,7 +178,7 @@ func ConfirmUse(self Self, e UseEvidence) UseAnswer {
 		}
 		return answer(Unknown, true, ": node %s has not given back yet the use %s of pod %s%s", o.Node, o.Name, o.Use.Pod, whose)
 	}
-	return UseAnswer{Outcome: Done, Granted: granted}
+	return UseAnswer{Outcome: Done}
 }
 
 // other returns the claim's other use; nil if there is none.
@@ -239,22 +235,17 @@ func (e UseEvidence) otherWorkload() bool {
 	return o != nil && !siblings(e.Own.Pod, o.Use.Pod, e.Claim)
 }
 
-type grantOn struct {
-	Granted
-	Freeing bool
-}
-
 // grantIn returns the grant of a to the claim of that UID.
-func grantIn(leases []Lease, a netip.Addr, uid UID) (grantOn, bool) {
+func grantIn(leases []Lease, a netip.Addr, uid UID) (Grant, bool) {
 	for _, l := range leases {
 		if !l.Block.Contains(a) || !l.Holder.Cluster && !slices.Contains(l.Ceded, a) {
 			continue
 		}
 		if g, ok := l.GrantOf(a); ok && g.To.Is(Grantee{Kind: GranteeClaim, UID: uid}) {
-			return grantOn{Granted: Granted{Addr: a, Lease: l.Name}, Freeing: g.Freeing}, true
+			return g, true
 		}
 	}
-	return grantOn{}, false
+	return Grant{}, false
 }
 
 // siblings reports whether two pods on two nodes may use claim c at once, being

@@ -124,8 +124,7 @@ func TestConfirmUse(t *testing.T) {
 			e := all()
 			tt.change(&e)
 			got := ConfirmUse(Self{Node: "n1", Store: "s", Term: 1}, e)
-			granted := got.Granted
-			wantWhy(t, len(granted) > 0, got.Why, tt.why)
+			wantWhy(t, got.Outcome == Done, got.Why, tt.why)
 			want := Refused
 			switch {
 			case tt.why == "":
@@ -136,9 +135,6 @@ func TestConfirmUse(t *testing.T) {
 			final := tt.name != "emptied, and allocated anew" && slices.ContainsFunc([]string{"is being deleted", "not the same workload", "not granted"}, func(why string) bool { return strings.Contains(got.Why, why) })
 			if got.Outcome != want || want == Refused && got.Passes == final {
 				t.Errorf("%v, passes: %v; want %v, and a final refusal: %v", got.Outcome, got.Passes, want, final)
-			}
-			if tt.why == "" && (len(granted) != 2 || granted[0] != Granted{v4, e.Leases[0].Name} || granted[1] != Granted{v6, e.Leases[1].Name}) {
-				t.Errorf("got %v; want %v and %v, on their leases, in the status's order", granted, v4, v6)
 			}
 		})
 	}
