@@ -16,7 +16,6 @@ type Record struct {
 	Object                string
 	Addr                  netip.Addr
 	PodNamespace, PodName string
-	Interface, Container  string
 }
 
 // WhereaboutsPool reads one of whereabouts' IPPools: spec.allocations maps the offset of an
@@ -79,18 +78,14 @@ func reservedAddr(name string) (netip.Addr, bool) {
 	}
 }
 
-// recordOf reads {id, podref, ifname}, or {containerid, podref, ifname}.
+// recordOf reads podref, which says whose the address is.
 func recordOf(source, object string, addr netip.Addr, fields map[string]any) (r Record, fault string) {
-	text := func(key string) string { s, _ := fields[key].(string); return s }
-	namespace, pod, ok := strings.Cut(text("podref"), "/")
+	ref, _ := fields["podref"].(string)
+	namespace, pod, ok := strings.Cut(ref, "/")
 	if !ok || namespace == "" || pod == "" || strings.Contains(pod, "/") {
-		return Record{}, fmt.Sprintf("%s: %v: podref %q is not namespace/name", source, addr, text("podref"))
+		return Record{}, fmt.Sprintf("%s: %v: podref %q is not namespace/name", source, addr, ref)
 	}
-	r = Record{Source: source, Object: object, Addr: addr, PodNamespace: namespace, PodName: pod, Interface: text("ifname"), Container: text("id")}
-	if r.Container == "" {
-		r.Container = text("containerid")
-	}
-	return r, ""
+	return Record{Source: source, Object: object, Addr: addr, PodNamespace: namespace, PodName: pod}, ""
 }
 
 // addOffset returns the address that lies a decimal number of addresses after base.

@@ -24,7 +24,6 @@ type Kept struct {
 // A Conflict is an address that a pod of another IPAM has, and somebody else of the pool
 // too, or a second such pod.
 type Conflict struct {
-	Pool   protocol.PoolName
 	Addr   netip.Addr
 	Owners []string // sentences' subjects, such as "pod a/b on node n1"
 }
@@ -178,7 +177,7 @@ func (w *weighing) address(f *Finding, claims []claim) {
 	}
 	f.Keep = append(f.Keep, keep)
 	if len(owners) > 1 {
-		f.Conflicts = append(f.Conflicts, Conflict{w.Name, a, owners})
+		f.Conflicts = append(f.Conflicts, Conflict{a, owners})
 	}
 }
 

@@ -89,7 +89,7 @@ func (t *look) contest(p *pool, b *foreign.Kept) {
 	case !t.evidence.Heard(kept) && t.facts.Agents[to.Node]:
 		return // its node has yet to say so
 	}
-	p.conflicts = append(p.conflicts, foreign.Conflict{Pool: p.Name, Addr: b.Addr, Owners: []string{foreign.Who(to), foreign.Who(b.To)}})
+	p.conflicts = append(p.conflicts, foreign.Conflict{Addr: b.Addr, Owners: []string{foreign.Who(to), foreign.Who(b.To)}})
 	b.To = to.ToSeveral()
 }
 
@@ -115,7 +115,7 @@ func (t *look) take(p *pool, b foreign.Kept, answer grants.Answer) {
 		// No node can have given it: who has leased it before the pool was open gives it back, also
 		// where the look has not read that lease. One of an earlier pool goes before this opens.
 	case bad.Reason == grants.Taken, bad.Reason == grants.Unassignable, bad.Reason == grants.Silent && !t.facts.Lives(lease.Holder.Node, p.Name):
-		p.conflicts = append(p.conflicts, foreign.Conflict{Pool: p.Name, Addr: b.Addr, Owners: []string{foreign.Who(b.To), "somebody else: " + bad.Message}})
+		p.conflicts = append(p.conflicts, foreign.Conflict{Addr: b.Addr, Owners: []string{foreign.Who(b.To), "somebody else: " + bad.Message}})
 		if bad.Reason == grants.Silent && p.waits {
 			p.block(b.Addr)
 		}

@@ -153,7 +153,7 @@ func TestStartedBesideASilentNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 4 {
-		decideBy(t, p, true, foreign.Verdict{Blocked: silent, Conflicts: []foreign.Conflict{{Pool: "lan", Addr: a, Owners: []string{"a", "b"}}}})
+		decideBy(t, p, true, foreign.Verdict{Blocked: silent, Conflicts: []foreign.Conflict{{Addr: a, Owners: []string{"a", "b"}}}})
 	}
 	c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.PoolWithheld)
 	if p.Status.Leasing != v1alpha1.LeasingOpen || !slices.Equal(p.Status.Withheld, []string{"10.0.0.5-10.0.0.5"}) || c == nil || !strings.Contains(c.Message, "TwoOwners") {
