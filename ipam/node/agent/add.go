@@ -50,11 +50,6 @@ func lacksGrant() lack {
 	return lack{why: &waitingError{Why: "the right to the addresses was given back meanwhile"}, grant: true}
 }
 
-// demandOf returns the address that a slot needs.
-func demandOf(s *assign.Slot) addressDemand {
-	return addressDemand{family: s.Family, view: s.View, exact: s.Exact}
-}
-
 // add answers an ADD: docs/contributing/how-an-add-travels.md follows it.
 func (a *Agent) add(ctx context.Context, req agentapi.Request) (*agentapi.Result, error) {
 	conf, err := a.configs.ParseConfig(req.Config, req.Args)
@@ -163,15 +158,15 @@ func (a *Agent) hold(ctx context.Context, add *addCall) (store.Attachment, error
 		case add.stopped != "": // whatever else it lacks would be new
 			_, err = a.pools.ready(ctx, add.stopped)
 		case lacks.rests:
-			add.demand.Unrested = !a.blocks.spareResting(ctx, a.pools.get(lacks.slot.Pool), demandOf(lacks.slot), add.arrived, finished)
+			add.demand.Unrested = !a.blocks.spareResting(ctx, a.pools.get(lacks.slot.Pool), *lacks.slot, add.arrived, finished)
 		case unmet != nil:
 			return a.holdRequested(ctx, add, unmet)
 		case a.waits(ctx, add):
-			if !a.blocks.takenBack(ctx, a.pools.get(lacks.slot.Pool), demandOf(lacks.slot)) {
+			if !a.blocks.takenBack(ctx, a.pools.get(lacks.slot.Pool), *lacks.slot) {
 				return a.holdRequested(ctx, add, lacks.why)
 			}
-		default: // where a demand is not met, the node looks for room again: what came free meanwhile will do
-			unmet, err = a.blocks.obtain(ctx, a.pools.get(lacks.slot.Pool), demandOf(lacks.slot), finished)
+		default: // where no block is to be had, the node looks for room again: what came free meanwhile will do
+			unmet, err = a.blocks.obtain(ctx, a.pools.get(lacks.slot.Pool), *lacks.slot, finished)
 		}
 		if err != nil {
 			return store.Attachment{}, err

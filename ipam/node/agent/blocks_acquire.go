@@ -11,13 +11,14 @@ import (
 	"go4.org/netipx"
 
 	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/node/assign"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// acquire leases one more block that meets n: one of this node's own that is in
+// acquire leases one more block that has an address for a slot: one of this node's own that is in
 // doubt or being given back, else the next that nobody seems to hold.
-func (bs *blocks) acquire(ctx context.Context, p *pool, n addressDemand) (unmet, err error) {
+func (bs *blocks) acquire(ctx context.Context, p *pool, slot assign.Slot) (unmet, err error) {
 	known, absent, _ := p.now()
 	if why := bs.pools.unleasable(p.name, known, absent); why != "" {
 		return nil, &notReadyError{Pool: p.name, Why: why, News: true}
@@ -25,7 +26,7 @@ func (bs *blocks) acquire(ctx context.Context, p *pool, n addressDemand) (unmet,
 	if ok, why := bs.reg.serving(); !ok {
 		return nil, &notServingError{Why: why}
 	}
-	own, err := bs.unsettled(p, known, n)
+	own, err := bs.unsettled(p, known, slot)
 	if err != nil {
 		return nil, err
 	}
@@ -34,22 +35,22 @@ func (bs *blocks) acquire(ctx context.Context, p *pool, n addressDemand) (unmet,
 			return nil, err
 		}
 	}
-	if ok, err := bs.takeBack(ctx, p, known, n); ok || err != nil {
+	if ok, err := bs.takeBack(ctx, p, known, slot); ok || err != nil {
 		return nil, err
 	}
-	return bs.probe(ctx, p, known, n)
+	return bs.probe(ctx, p, known, slot)
 }
 
-// unsettled returns a block of this node that could serve n again, claimed: one whose
+// unsettled returns a block of this node that could serve a slot again, claimed: one whose
 // create is in doubt, that is being given back, or that has room and waits to be confirmed
 // again in a new term. Without it an outage would leave one more name behind at every
 // try. The Update that uses the block reads its right again.
-func (bs *blocks) unsettled(p *pool, known *knownPool, n addressDemand) (block netip.Prefix, err error) {
+func (bs *blocks) unsettled(p *pool, known *knownPool, slot assign.Slot) (block netip.Prefix, err error) {
 	term, unserving := bs.reg.term(), bs.rights.unserving.blocks(p.name)
 	may := known.mayLease(bs.cfg.Node)
 	var found, leaving []netip.Prefix
 	err = bs.st.Peek(func(tx *store.Tx) error {
-		free, err := freeIn(tx, p.name, n.family, unserving)
+		free, err := freeIn(tx, p.name, slot.Family, unserving)
 		if err != nil {
 			return err
 		}
@@ -58,11 +59,11 @@ func (bs *blocks) unsettled(p *pool, known *knownPool, n addressDemand) (block n
 				return err
 			}
 			waits := r.Phase == protocol.Noted || r.Phase == protocol.Releasing || r.Phase == protocol.Held && !r.Usable(term) && free[r.Block] > 0
-			if r.Kind != protocol.RightLease || r.Pool != p.name || !waits || allocator.FamilyOf(r.Block.Addr()) != n.family {
+			if r.Kind != protocol.RightLease || r.Pool != p.name || !waits || allocator.FamilyOf(r.Block.Addr()) != slot.Family {
 				continue
 			}
 			switch {
-			case !known.gives(r.Block, n):
+			case !known.gives(r.Block, slot):
 			case r.Phase != protocol.Releasing:
 				found = append(found, r.Block)
 			case may(r.Block):
@@ -74,7 +75,7 @@ func (bs *blocks) unsettled(p *pool, known *knownPool, n addressDemand) (block n
 	if err != nil {
 		return netip.Prefix{}, err
 	}
-	// Not within the Peek: who waits for the demand's lock in a transaction, while
+	// Not within the Peek: who waits for the lock of acquires in a transaction, while
 	// whoever has it begins one, waits for ever once the store's file has to grow.
 	for _, block := range slices.Concat(found, leaving) {
 		if ok, err := bs.claimOwn(p, known, block); ok || err != nil {
@@ -89,9 +90,9 @@ func (bs *blocks) unsettled(p *pool, known *knownPool, n addressDemand) (block n
 // block was chosen, nor the node take a subnet back if it has another, or may have got one.
 func (bs *blocks) claimOwn(p *pool, known *knownPool, block netip.Prefix) (ok bool, err error) {
 	if known.Text.PerNode == nil {
-		return p.demands.claim(block), nil
+		return p.acquires.claim(block), nil
 	}
-	if p.demands.claimAlone(block) == nil {
+	if p.acquires.claimAlone(block) == nil {
 		return false, nil
 	}
 	leaving, settled := false, false
@@ -109,7 +110,7 @@ func (bs *blocks) claimOwn(p *pool, known *knownPool, block netip.Prefix) (ok bo
 		return nil
 	})
 	if ok = ok && err == nil && !(leaving && settled); !ok {
-		p.demands.unclaim(block)
+		p.acquires.unclaim(block)
 	}
 	return ok, err
 }
@@ -133,10 +134,10 @@ func freeIn(tx *store.Tx, name protocol.PoolName, f allocator.Family, blocks map
 
 // probe tries blocks that are not this node's, a few of them: then the pool is nearly
 // full, or this node unlucky, and the controller knows better.
-func (bs *blocks) probe(ctx context.Context, p *pool, known *knownPool, n addressDemand) (unmet, err error) {
+func (bs *blocks) probe(ctx context.Context, p *pool, known *knownPool, slot assign.Slot) (unmet, err error) {
 	tried := map[netip.Prefix]bool{}
 	for range bs.cfg.Probes {
-		block, ok, trying, err := bs.candidate(p, known, n, tried)
+		block, ok, trying, err := bs.candidate(p, known, slot, tried)
 		if err != nil {
 			return nil, err
 		}
@@ -144,7 +145,7 @@ func (bs *blocks) probe(ctx context.Context, p *pool, known *knownPool, n addres
 			return nil, bs.awaitAcquire(ctx, p)
 		}
 		if !ok {
-			return bs.noBlock(ctx, p, known, n), nil
+			return bs.noBlock(ctx, p, known, slot), nil
 		}
 		if done, err := bs.tryBlock(ctx, p, known, block); done {
 			return nil, err
@@ -154,36 +155,36 @@ func (bs *blocks) probe(ctx context.Context, p *pool, known *knownPool, n addres
 	return fmt.Errorf("pool %s is contended: others were faster at every block that was tried", p.name), nil
 }
 
-// candidate returns the next block to try for n, claimed: one that this node has no
+// candidate returns the next block to try for a slot, claimed: one that this node has no
 // record of and that is not in tried. It goes round the pool from where the last search
 // ended, at first from a point of this node's own, so that nodes do not meet. Where it has
 // met others it goes on anywhere: who goes on where others do meets them again at every
 // block. ok is false if there is none; trying says then whether an acquire is at one that
 // would do.
-func (bs *blocks) candidate(p *pool, known *knownPool, n addressDemand, tried map[netip.Prefix]bool) (block netip.Prefix, ok, trying bool, err error) {
-	d := &p.demands
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if known.bits(n.family) == 0 {
+func (bs *blocks) candidate(p *pool, known *knownPool, slot assign.Slot, tried map[netip.Prefix]bool) (block netip.Prefix, ok, trying bool, err error) {
+	aq := &p.acquires
+	aq.mu.Lock()
+	defer aq.mu.Unlock()
+	if known.bits(slot.Family) == 0 {
 		return netip.Prefix{}, false, false, nil
 	}
 	may, err := bs.subnetsFor(p, known)
 	if err != nil || may == nil {
-		return netip.Prefix{}, false, err == nil && len(d.trying) > 0, err
+		return netip.Prefix{}, false, err == nil && len(aq.trying) > 0, err
 	}
-	from, begun := d.cursor[n.family]
+	from, begun := aq.cursor[slot.Family]
 	switch {
 	case len(tried) > 0:
-		from = known.shape.Spread(n.family, bs.sched.Uint64N(math.MaxUint64))
+		from = known.shape.Spread(slot.Family, bs.sched.Uint64N(math.MaxUint64))
 	case !begun:
-		from = known.shape.Spread(n.family, hashOf(bs.cfg.Node))
+		from = known.shape.Spread(slot.Family, hashOf(bs.cfg.Node))
 	}
-	// Every ADD that waits for a block needs d.mu, so a disk that hangs must not keep it: hence
+	// Every ADD that waits for a block needs aq.mu, so a disk that hangs must not keep it: hence
 	// Peek. The Update that notes the block reads again.
 	err = bs.st.Peek(func(tx *store.Tx) error {
-		for block = range known.around(n, from) {
-			trying = trying || d.trying[block]
-			if tried[block] || d.trying[block] || !may(block) {
+		for block = range known.around(slot, from) {
+			trying = trying || aq.trying[block]
+			if tried[block] || aq.trying[block] || !may(block) {
 				continue
 			}
 			_, mine, err := tx.Right(protocol.LeaseName(p.name, block))
@@ -197,11 +198,11 @@ func (bs *blocks) candidate(p *pool, known *knownPool, n addressDemand, tried ma
 	if err != nil || !ok {
 		return netip.Prefix{}, false, trying, err
 	}
-	d.claimLocked(block)
-	if d.cursor == nil {
-		d.cursor = map[allocator.Family]netip.Addr{}
+	aq.claimLocked(block)
+	if aq.cursor == nil {
+		aq.cursor = map[allocator.Family]netip.Addr{}
 	}
-	d.cursor[n.family] = netipx.PrefixLastIP(block).Next() // behind the last address of all: the lowest
+	aq.cursor[slot.Family] = netipx.PrefixLastIP(block).Next() // behind the last address of all: the lowest
 	return block, true, trying, nil
 }
 
@@ -214,7 +215,7 @@ func hashOf(node protocol.NodeName) uint64 {
 // tryBlock tries to lease a block, which the caller has claimed. done says that there
 // is no use in trying another: it worked, or nothing will now.
 func (bs *blocks) tryBlock(ctx context.Context, p *pool, known *knownPool, block netip.Prefix) (done bool, err error) {
-	defer p.demands.unclaim(block)
+	defer p.acquires.unclaim(block)
 	_, res, err := bs.rights.settle(ctx, leaseRight(known.Pool, block), bs.rights.beginWith(protocol.Event{Kind: protocol.EventWant}))
 	if err != nil {
 		return true, notSettled(p, block, err)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/node/assign"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -42,7 +43,7 @@ func (bs *blocks) upkeep(p *pool) {
 	bs.background(func(ctx context.Context) {
 		for p.upkeepDue.Swap(false) {
 			bs.reserveIn(p, reserveAfter)
-			if bs.pools.pressed(p.name) && !p.demands.busy() { // else what seems idle is about to be used
+			if bs.pools.pressed(p.name) && !p.acquires.busy() { // else what seems idle is about to be used
 				bs.giveBack(ctx)
 			}
 		}
@@ -89,19 +90,18 @@ func (bs *blocks) reserve(p *pool) {
 		}
 		size := 1 << (f.BitLen() - known.bits(f))
 		wanted := allocator.Wanted(c.Taken, c.Free, size, known.Pressure)
-		d := &p.demands
-		if wanted == 0 || d.unmet(addressDemand{family: f}, bs.sched.Now()) != nil {
+		aq, slot := &p.acquires, assign.Slot{Family: f}
+		if wanted == 0 || aq.unmet(slot, bs.sched.Now()) != nil {
 			continue // those who wait need what there is
 		}
-		n := addressDemand{family: f}
-		d.mu.Lock()
-		begin := max(0, min(wanted, bs.cfg.Parallel)-d.acquires())
-		d.change(n, begin, 0)
-		d.mu.Unlock()
+		aq.mu.Lock()
+		begin := max(0, min(wanted, bs.cfg.Parallel)-aq.running())
+		aq.change(slot, begin, 0)
+		aq.mu.Unlock()
 		for range begin {
 			bs.background(func(ctx context.Context) {
-				unmet, err := bs.acquire(ctx, p, n)
-				bs.land(d, n, unmet)
+				unmet, err := bs.acquire(ctx, p, slot)
+				bs.land(aq, slot, unmet)
 				if err = cmp.Or(unmet, err); err != nil {
 					p.rests.failed(bs.sched.Now())
 					bs.log.DebugContext(ctx, "no reserve", "pool", p.name, "error", err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/node/assign"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/ipam/rest"
@@ -162,19 +163,19 @@ func (bs *blocks) ready(tx *store.Tx, name protocol.PoolName, f allocator.Family
 	return c, nil
 }
 
-// spareResting has a block leased for the demand of an ADD that came at arrived, for which
+// spareResting has a block leased for the slot of an ADD that came at arrived, for which
 // addresses that rest will do. It reports whether the caller is to look for room again. If not, no
 // other block is to be had soon, or addresses are scarce.
-func (bs *blocks) spareResting(ctx context.Context, p *pool, n addressDemand, arrived protocol.Instant, finished uint64) bool {
+func (bs *blocks) spareResting(ctx context.Context, p *pool, slot assign.Slot, arrived protocol.Instant, finished uint64) bool {
 	now := bs.sched.Now()
 	left := restWait - now.Since(arrived)
 	known, absent, _ := p.now()
-	if left <= 0 || bs.pools.pressed(p.name) || !p.rests.spares(now) || bs.pools.unleasable(p.name, known, absent) != "" || bs.unmetNow(p, n) != nil {
+	if left <= 0 || bs.pools.pressed(p.name) || !p.rests.spares(now) || bs.pools.unleasable(p.name, known, absent) != "" || bs.unmetNow(p, slot) != nil {
 		return false
 	}
 	ctx, cancel := bs.sched.WithTimeout(ctx, left, errRestWait)
 	defer cancel()
-	if unmet, err := bs.lease(ctx, p, n, finished); unmet != nil || err != nil {
+	if unmet, err := bs.lease(ctx, p, slot, finished); unmet != nil || err != nil {
 		p.rests.failed(bs.sched.Now())
 		return false
 	}

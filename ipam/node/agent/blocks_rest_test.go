@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/node/assign"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -80,12 +81,12 @@ func TestNothingSparesWhatRests(t *testing.T) {
 		"in vain just now": func(a *Agent, p *pool) { p.rests.failed(a.sched.Now()) },
 		"a second is over": func(*Agent, *pool) { time.Sleep(restWait) },
 		"no block is left": func(a *Agent, p *pool) { // as the acquire that it begins finds
-			for block := range p.known.around(addressDemand{family: allocator.IPv4}, netip.Addr{}) {
-				p.demands.claim(block)
+			for block := range p.known.around(assign.Slot{Family: allocator.IPv4}, netip.Addr{}) {
+				p.acquires.claim(block)
 			}
-			p.demands.mu.Lock()
-			p.demands.change(addressDemand{family: allocator.IPv4}, a.cfg.Parallel, 0)
-			p.demands.mu.Unlock()
+			p.acquires.mu.Lock()
+			p.acquires.change(assign.Slot{Family: allocator.IPv4}, a.cfg.Parallel, 0)
+			p.acquires.mu.Unlock()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -95,7 +96,7 @@ func TestNothingSparesWhatRests(t *testing.T) {
 				arrived := a.sched.Now()
 				change(a, p)
 				began := time.Now()
-				if a.blocks.spareResting(t.Context(), p, addressDemand{family: allocator.IPv4}, arrived, a.blocks.finished.Load()) {
+				if a.blocks.spareResting(t.Context(), p, assign.Slot{Family: allocator.IPv4}, arrived, a.blocks.finished.Load()) {
 					t.Error("it is to look for room again")
 				}
 				if took := time.Since(began); took > restWait {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/node/assign"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -17,16 +18,16 @@ import (
 const takeBackAfter = 10 * time.Second
 
 // takeBack takes addresses that this node has ceded, and nobody has been granted,
-// into service again: as many as n's ADD and those that wait with it lack, and the
+// into service again: as many as the slot's ADD and those that wait with it lack, and the
 // reserve that is due. ok is false where there is nothing to take back.
-func (bs *blocks) takeBack(ctx context.Context, p *pool, known *knownPool, n addressDemand) (ok bool, err error) {
-	if bs.pools.isUnderRestore(p.name) || known.Pressure == allocator.PressureExhausted || p.demands.eased(bs.sched.Now()) < takeBackAfter {
+func (bs *blocks) takeBack(ctx context.Context, p *pool, known *knownPool, slot assign.Slot) (ok bool, err error) {
+	if bs.pools.isUnderRestore(p.name) || known.Pressure == allocator.PressureExhausted || p.acquires.eased(bs.sched.Now()) < takeBackAfter {
 		return false, nil
 	}
-	r, addrs, err := bs.ceded(ctx, p, known, n)
+	r, addrs, err := bs.ceded(ctx, p, known, slot)
 	if err == nil && len(addrs) == 0 && known.Text.PerNode != nil {
 		if err = bs.rereadCeded(ctx, p); err == nil {
-			r, addrs, err = bs.ceded(ctx, p, known, n)
+			r, addrs, err = bs.ceded(ctx, p, known, slot)
 		}
 	}
 	if err != nil || len(addrs) == 0 {
@@ -58,23 +59,23 @@ func (bs *blocks) takeBack(ctx context.Context, p *pool, known *knownPool, n add
 
 // takenBack is takeBack for an ADD whose request waits: it goes on waiting where there
 // is nothing to take back.
-func (bs *blocks) takenBack(ctx context.Context, p *pool, n addressDemand) bool {
+func (bs *blocks) takenBack(ctx context.Context, p *pool, slot assign.Slot) bool {
 	known, absent, _ := p.now()
 	if bs.pools.unleasable(p.name, known, absent) != "" {
 		return false
 	}
-	ok, err := bs.takeBack(ctx, p, known, n)
+	ok, err := bs.takeBack(ctx, p, known, slot)
 	if err != nil {
 		bs.log.DebugContext(ctx, "nothing taken back", "pool", p.name, "error", err)
 	}
 	return ok && ctx.Err() == nil
 }
 
-// ceded returns a lease of this node that has ceded addresses which meet n, and which
+// ceded returns a lease of this node that has ceded addresses which fit a slot, and which
 // of them to take back.
-func (bs *blocks) ceded(ctx context.Context, p *pool, known *knownPool, n addressDemand) (lease protocol.Right, addrs []netip.Addr, err error) {
+func (bs *blocks) ceded(ctx context.Context, p *pool, known *knownPool, slot assign.Slot) (lease protocol.Right, addrs []netip.Addr, err error) {
 	term := bs.reg.term()
-	limit, err := bs.lacking(ctx, p, known, n)
+	limit, err := bs.lacking(ctx, p, known, slot)
 	if err != nil {
 		return lease, nil, err
 	}
@@ -88,7 +89,7 @@ func (bs *blocks) ceded(ctx context.Context, p *pool, known *knownPool, n addres
 				continue
 			}
 			for _, x := range r.Ceded {
-				if len(addrs) < limit && n.met(known.shape, x) && !bs.reg.isStrange(p.name, x) && !slices.Contains(r.Grants, x) {
+				if len(addrs) < limit && known.fits(slot, x) && !bs.reg.isStrange(p.name, x) && !slices.Contains(r.Grants, x) {
 					addrs = append(addrs, x)
 				}
 			}
@@ -126,15 +127,15 @@ func (bs *blocks) rereadCeded(ctx context.Context, p *pool) error {
 	return err
 }
 
-// lacking returns how many addresses of a pool this node lacks that meet n: one for each ADD
+// lacking returns how many addresses of a pool this node lacks that fit a slot: one for each ADD
 // that waits for such, and the reserve.
-func (bs *blocks) lacking(ctx context.Context, p *pool, known *knownPool, n addressDemand) (int, error) {
-	p.demands.mu.Lock()
-	waiting := p.demands.queues[n.key()].waiting
-	p.demands.mu.Unlock()
+func (bs *blocks) lacking(ctx context.Context, p *pool, known *knownPool, slot assign.Slot) (int, error) {
+	p.acquires.mu.Lock()
+	waiting := p.acquires.queues[keyOf(slot)].waiting
+	p.acquires.mu.Unlock()
 	reserve := 0
 	err := bs.st.ViewContext(ctx, func(tx *store.Tx) error {
-		c, err := bs.rights.counts(tx, p.name, n.family)
+		c, err := bs.rights.counts(tx, p.name, slot.Family)
 		reserve = allocator.Reserve(c.Taken, known.Pressure)
 		return err
 	})

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/node/assign"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -84,7 +85,7 @@ func TestTakeBackOfAnEndedAdd(t *testing.T) {
 		a.keepLease(t, p, r, func(s allocator.Space) error { return s.Bar(x, true) })
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // an ADD's
 		defer cancel()
-		if a.blocks.takenBack(ctx, p, addressDemand{family: allocator.IPv4}) {
+		if a.blocks.takenBack(ctx, p, assign.Slot{Family: allocator.IPv4}) {
 			t.Error("taken back, and the API server has not answered")
 		}
 		for range 20 { // of maintenance
@@ -147,7 +148,7 @@ func TestTakesNothingBackOfAClosedPool(t *testing.T) {
 				Holder: protocol.Holder{Node: "n1"}, Store: a.st.ID(), Term: 3, Writes: 1, Ceded: r.Ceded,
 			}
 			a.keepLease(t, p, r, func(s allocator.Space) error { return s.Bar(x, true) })
-			took := a.blocks.takenBack(t.Context(), p, addressDemand{family: allocator.IPv4})
+			took := a.blocks.takenBack(t.Context(), p, assign.Slot{Family: allocator.IPv4})
 			now, _ := a.right(r.Name)
 			if took != open || slices.Contains(now.Ceded, x) == open {
 				t.Errorf("open %v: takes it back %v, ceded is %v", open, took, now.Ceded)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/agentapi"
+	"github.com/tenure-ipam/tenure/ipam/node/assign"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -60,18 +61,18 @@ func TestAddIsNotHeldUpByTheDisk(t *testing.T) {
 	st, hang := newHangingStore(t)
 	heard := &heardEvents{}
 	a.st, a.cl.Events = st, heard
-	n := addressDemand{family: allocator.IPv4}
-	r := leaseRight(p.known.Pool, p.known.shape.Block(p.known.shape.Spread(n.family, hashOf(a.cfg.Node)), 30))
+	slot := assign.Slot{Family: allocator.IPv4}
+	r := leaseRight(p.known.Pool, p.known.shape.Block(p.known.shape.Spread(slot.Family, hashOf(a.cfg.Node)), 30))
 	r.Phase = protocol.Held
 	done := make(chan struct{})
 	t.Cleanup(func() { <-done }) // the disk goes on before
 	hang(func(tx *store.Tx) error { return tx.PutRight(r) })
 	go func() {
 		defer close(done)
-		if block, ok, _, err := a.blocks.candidate(p, p.known, n, nil); !ok || err != nil || block == r.Block {
+		if block, ok, _, err := a.blocks.candidate(p, p.known, slot, nil); !ok || err != nil || block == r.Block {
 			t.Errorf("candidate %v, %v, %v; want a block that is not %v, which this node has", block, ok, err, r.Block)
 		}
-		if block, err := a.blocks.unsettled(p, p.known, n); block.IsValid() || err != nil {
+		if block, err := a.blocks.unsettled(p, p.known, slot); block.IsValid() || err != nil {
 			t.Errorf("unsettled %v, %v; want none", block, err)
 		}
 		a.blocks.reserve(p)

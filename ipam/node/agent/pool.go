@@ -12,12 +12,13 @@ import (
 	"go4.org/netipx"
 
 	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/node/assign"
 	"github.com/tenure-ipam/tenure/ipam/node/sched"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// pool is a pool that this node uses, as last heard of, and the demand for its
+// pool is a pool that this node uses, as last heard of, and the acquires of its
 // blocks.
 type pool struct {
 	name protocol.PoolName
@@ -37,7 +38,7 @@ type pool struct {
 	hearing sched.Locks[struct{}] // held while what was heard is taken over
 	news    int                   // guarded by hearing; how often the pool was told of
 
-	demands    demands
+	acquires   acquires
 	rests      rests
 	upkeepDue  atomic.Bool // the reserve, and what is idle, are to be seen to
 	upkeepRuns atomic.Bool // one is under way
@@ -197,15 +198,15 @@ func (p *knownPool) leaseOf(addr netip.Addr) string {
 // unnamed reports whether p is of the default domain.
 func (p *knownPool) unnamed() bool { return poolspec.InDefaultDomain(p.Name, p.Domain) }
 
-// around returns the blocks that meet n, each once: those from an address on, and then
+// around returns the blocks that would do for a slot, each once: those from an address on, and then
 // those before it.
-func (p *knownPool) around(n addressDemand, from netip.Addr) iter.Seq[netip.Prefix] {
+func (p *knownPool) around(slot assign.Slot, from netip.Addr) iter.Seq[netip.Prefix] {
 	return func(yield func(netip.Prefix) bool) {
 		var first netip.Prefix
 		for at := from; ; {
-			found, more := p.shape.NextBlock(n.family, p.bits(n.family), n.view, at)
+			found, more := p.shape.NextBlock(slot.Family, p.bits(slot.Family), slot.View, at)
 			if !more { // begin again at the start of the pool
-				found, more = p.shape.NextBlock(n.family, p.bits(n.family), n.view, netip.Addr{})
+				found, more = p.shape.NextBlock(slot.Family, p.bits(slot.Family), slot.View, netip.Addr{})
 			}
 			if !more || found == first || !yield(found) {
 				return
@@ -218,8 +219,16 @@ func (p *knownPool) around(n addressDemand, from netip.Addr) iter.Seq[netip.Pref
 	}
 }
 
-// gives reports whether block has an ordinary address that n could take.
-func (p *knownPool) gives(block netip.Prefix, n addressDemand) bool {
-	found, ok := p.shape.NextBlock(n.family, p.bits(n.family), n.view, block.Addr())
+// fits reports whether x would do for a slot.
+func (p *knownPool) fits(slot assign.Slot, x netip.Addr) bool {
+	if slot.Exact.IsValid() {
+		return x == slot.Exact
+	}
+	return allocator.FamilyOf(x) == slot.Family && slot.View.Contains(x) && p.shape.Ordinary(x)
+}
+
+// gives reports whether block has an ordinary address that would do for a slot.
+func (p *knownPool) gives(block netip.Prefix, slot assign.Slot) bool {
+	found, ok := p.shape.NextBlock(slot.Family, p.bits(slot.Family), slot.View, block.Addr())
 	return ok && found == block
 }

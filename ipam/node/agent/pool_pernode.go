@@ -98,20 +98,20 @@ func (bs *blocks) ownLease(known *knownPool) (own protocol.Right, err error) {
 }
 
 // subnetsFor returns which blocks of a pool this node may lease; nil if it may lease none now. In a
-// pool that gives each node a subnet that is one, unless an acquire is at one already. p's demands
+// pool that gives each node a subnet that is one, unless an acquire is at one already. p's acquires
 // are locked.
 func (bs *blocks) subnetsFor(p *pool, known *knownPool) (may func(block netip.Prefix) bool, err error) {
 	if known.Text.PerNode != nil {
-		if own, err := bs.ownLease(known); err != nil || own.Block.IsValid() || len(p.demands.trying) > 0 {
+		if own, err := bs.ownLease(known); err != nil || own.Block.IsValid() || len(p.acquires.trying) > 0 {
 			return nil, err
 		}
 	}
 	return known.mayLease(bs.cfg.Node), nil
 }
 
-// noBlock says why there is no block for n.
-func (bs *blocks) noBlock(ctx context.Context, p *pool, known *knownPool, n addressDemand) error {
-	e := &ExhaustedError{Pool: p.name, Family: n.family, View: n.view}
+// noBlock says why there is no block for a slot.
+func (bs *blocks) noBlock(ctx context.Context, p *pool, known *knownPool, slot assign.Slot) error {
+	e := &ExhaustedError{Pool: p.name, Family: slot.Family, View: slot.View}
 	per := known.Text.PerNode
 	if per == nil {
 		return e

@@ -117,7 +117,7 @@ func TestOneSubnet(t *testing.T) {
 		} {
 			a, p := newPerNodeAgent(t)
 			putLease(t, a, p, tt.has, tt.phase)
-			block, ok, _, err := a.blocks.candidate(p, p.known, addressDemand{family: allocator.IPv4}, nil)
+			block, ok, _, err := a.blocks.candidate(p, p.known, assign.Slot{Family: allocator.IPv4}, nil)
 			if err != nil || ok != tt.leases || block.String() == tt.has {
 				t.Errorf("%s: leases %v: %v, %v; want %v", tt.name, block, ok, err, tt.leases)
 			}
@@ -146,7 +146,7 @@ func TestTakesBackOne(t *testing.T) {
 			if tt.other != "" {
 				putLease(t, a, p, tt.other, tt.phase)
 			}
-			if block, err := a.blocks.unsettled(p, p.known, addressDemand{family: allocator.IPv4}); err != nil || block.String() != tt.want {
+			if block, err := a.blocks.unsettled(p, p.known, assign.Slot{Family: allocator.IPv4}); err != nil || block.String() != tt.want {
 				t.Errorf("%s: it tries %v, %v; want %s", tt.name, block, err, tt.want)
 			}
 		}
@@ -160,13 +160,13 @@ func TestTakesBackNoneBesideAnAcquire(t *testing.T) {
 		a, p := newPerNodeAgent(t)
 		leaving, other := netip.MustParsePrefix("10.0.0.4/30"), netip.MustParsePrefix("10.0.0.8/30")
 		putLease(t, a, p, leaving.String(), protocol.Releasing)
-		release := p.demands.claimAlone(other)
-		if block, err := a.blocks.unsettled(p, p.known, addressDemand{family: allocator.IPv4}); err != nil || block.IsValid() {
+		release := p.acquires.claimAlone(other)
+		if block, err := a.blocks.unsettled(p, p.known, assign.Slot{Family: allocator.IPv4}); err != nil || block.IsValid() {
 			t.Errorf("meanwhile it tries %v, %v; want none", block, err)
 		}
 		putLease(t, a, p, other.String(), protocol.Held)
 		release()
-		if ok, err := a.blocks.claimOwn(p, p.known, leaving); ok || err != nil || !p.demands.claim(leaving) {
+		if ok, err := a.blocks.claimOwn(p, p.known, leaving); ok || err != nil || !p.acquires.claim(leaving) {
 			t.Errorf("then it claims %v: %v, %v; want that it does not", leaving, ok, err)
 		}
 	})
@@ -179,11 +179,11 @@ func TestTakesBackNoneForOthers(t *testing.T) {
 		for _, pin := range []poolspec.Pin{{Node: "n2", CIDR: "10.0.0.4/30"}, {Node: "n1", CIDR: "10.0.0.8/30"}} {
 			a, p := newPerNodeAgent(t, pin)
 			putLease(t, a, p, "10.0.0.4/30", protocol.Releasing)
-			if block, err := a.blocks.unsettled(p, p.known, addressDemand{family: allocator.IPv4}); err != nil || block.IsValid() {
+			if block, err := a.blocks.unsettled(p, p.known, assign.Slot{Family: allocator.IPv4}); err != nil || block.IsValid() {
 				t.Errorf("with %s pinned to %s it takes back %v, %v; want none", pin.CIDR, pin.Node, block, err)
 			}
 			want := "10.0.0.4/30 of pool lan is still being given back by node n1"
-			if why := a.blocks.noBlock(t.Context(), p, p.known, addressDemand{family: allocator.IPv4}).Error(); !strings.Contains(why, want) {
+			if why := a.blocks.noBlock(t.Context(), p, p.known, assign.Slot{Family: allocator.IPv4}).Error(); !strings.Contains(why, want) {
 				t.Errorf("it says %q; want %q", why, want)
 			}
 		}
@@ -212,7 +212,7 @@ func TestForgottenSubnet(t *testing.T) {
 		a, p := newPerNodeAgent(t)
 		chosen := netip.MustParsePrefix("10.0.0.4/30")
 		putLease(t, a, p, "10.0.0.8/30", protocol.Held)
-		if ok, err := a.blocks.claimOwn(p, p.known, chosen); ok || err != nil || !p.demands.claim(chosen) {
+		if ok, err := a.blocks.claimOwn(p, p.known, chosen); ok || err != nil || !p.acquires.claim(chosen) {
 			t.Errorf("it claims %v: %v, %v; want that it does not", chosen, ok, err)
 		}
 	})
@@ -231,16 +231,16 @@ func TestNamedSubnetOfAnADDThatEnds(t *testing.T) {
 		goOn := hang(func(tx *store.Tx) error { return tx.PutIdentity(store.Identity{Node: "n1", Term: 3, Machine: "m"}) })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := a.blocks.obtainExact(ctx, p, addressDemand{family: allocator.IPv4, exact: netip.MustParseAddr("10.0.0.9")}); err == nil {
+		if _, err := a.blocks.obtainExact(ctx, p, assign.Slot{Family: allocator.IPv4, Exact: netip.MustParseAddr("10.0.0.9")}); err == nil {
 			t.Error("the ADD has the subnet although the disk hangs")
 		}
-		if block, ok, trying, err := a.blocks.candidate(p, p.known, addressDemand{family: allocator.IPv4}, nil); ok || !trying || err != nil {
+		if block, ok, trying, err := a.blocks.candidate(p, p.known, assign.Slot{Family: allocator.IPv4}, nil); ok || !trying || err != nil {
 			t.Errorf("another acquire tries %v (%v), waits %v, %v; want that it waits", block, ok, trying, err)
 		}
 		goOn()
 		synctest.Wait()
-		if len(p.demands.trying) > 0 {
-			t.Errorf("it is at %v still", p.demands.trying)
+		if len(p.acquires.trying) > 0 {
+			t.Errorf("it is at %v still", p.acquires.trying)
 		}
 	})
 }
@@ -250,13 +250,13 @@ func TestNamedSubnetOfAnADDThatEnds(t *testing.T) {
 func TestNamedSubnet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, p := newPerNodeAgent(t)
-		first, ok, _, err := a.blocks.candidate(p, p.known, addressDemand{family: allocator.IPv4}, nil)
+		first, ok, _, err := a.blocks.candidate(p, p.known, assign.Slot{Family: allocator.IPv4}, nil)
 		if err != nil || !ok {
 			t.Fatalf("no subnet: %v", err)
 		}
-		named := addressDemand{family: allocator.IPv4, exact: netip.MustParseAddr("10.0.0.9")}
-		if first.Contains(named.exact) {
-			named.exact = netip.MustParseAddr("10.0.0.5")
+		named := assign.Slot{Family: allocator.IPv4, Exact: netip.MustParseAddr("10.0.0.9")}
+		if first.Contains(named.Exact) {
+			named.Exact = netip.MustParseAddr("10.0.0.5")
 		}
 		ended := make(chan error)
 		go func() {
@@ -270,8 +270,8 @@ func TestNamedSubnet(t *testing.T) {
 		default:
 		}
 		putLease(t, a, p, first.String(), protocol.Held)
-		p.demands.unclaim(first)
-		a.blocks.land(&p.demands, addressDemand{family: allocator.IPv4}, nil)
+		p.acquires.unclaim(first)
+		a.blocks.land(&p.acquires, assign.Slot{Family: allocator.IPv4}, nil)
 		if err := <-ended; err != nil {
 			t.Fatal(err)
 		}

@@ -190,7 +190,7 @@ func (ps *pools) hear(ctx context.Context, p *pool, heard Pool, exists bool) err
 	}
 	before, full := was != nil && was.Pressure == allocator.PressureExhausted, heard.Pressure == allocator.PressureExhausted
 	if before && !full {
-		p.demands.ease(ps.sched.Now()) // first: who sees that the pool has eased sees how lately
+		p.acquires.ease(ps.sched.Now()) // first: who sees that the pool has eased sees how lately
 	}
 	p.set(now, false)
 	if full && !before {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/agentapi"
+	"github.com/tenure-ipam/tenure/ipam/node/assign"
 	"github.com/tenure-ipam/tenure/ipam/node/sched"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
@@ -64,9 +65,9 @@ func TestAwaitsPool(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a, p := newBubbleAgent(t)
-				n := addressDemand{family: allocator.IPv4}
+				slot := assign.Slot{Family: allocator.IPv4}
 				if tt.exact != "" {
-					n.exact = netip.MustParseAddr(tt.exact)
+					slot.Exact = netip.MustParseAddr(tt.exact)
 				}
 				open := p.known
 				p.set(changed(p, tt.before), tt.absent)
@@ -81,7 +82,7 @@ func TestAwaitsPool(t *testing.T) {
 					}
 				}()
 				began := time.Now()
-				_, err := a.blocks.obtain(ctx, p, n, 0)
+				_, err := a.blocks.obtain(ctx, p, slot, 0)
 				switch took := time.Since(began); {
 				case tt.opens && (err != nil || took != 2*time.Second):
 					t.Errorf("%v after %v; want another try after 2s", err, took)
@@ -148,14 +149,14 @@ func newRegisteredAgent(t *testing.T, leases Leases, pools Pools) (*Agent, *pool
 // long it did.
 func obtains(t *testing.T, a *Agent, p *pool, exact string, wait time.Duration) (time.Duration, error) {
 	t.Helper()
-	n := addressDemand{family: allocator.IPv4}
+	slot := assign.Slot{Family: allocator.IPv4}
 	if exact != "" {
-		n.exact = netip.MustParseAddr(exact)
+		slot.Exact = netip.MustParseAddr(exact)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), wait)
 	defer cancel()
 	began := time.Now()
-	unmet, err := a.blocks.obtain(ctx, p, n, a.blocks.finished.Load())
+	unmet, err := a.blocks.obtain(ctx, p, slot, a.blocks.finished.Load())
 	return time.Since(began), cmp.Or(unmet, err)
 }
 
@@ -246,7 +247,7 @@ func TestHearsPressure(t *testing.T) {
 			if err := a.pools.hear(t.Context(), p, heard, true); err != nil {
 				t.Fatal(err)
 			}
-			if eased := p.demands.eased(a.sched.Now()); eased != tt.eased || !slices.Equal(ceding, tt.ceding) {
+			if eased := p.acquires.eased(a.sched.Now()); eased != tt.eased || !slices.Equal(ceding, tt.ceding) {
 				t.Errorf("heard that it is %s: eased for %v, ceding %t; want %v, %t", tt.pressure, eased, ceding, tt.eased, tt.ceding)
 			}
 			if tt.pressure != allocator.PressureExhausted {
@@ -327,7 +328,7 @@ func TestAwaitsReopening(t *testing.T) {
 		}
 		ended := make(chan error, 2)
 		go func() {
-			unmet, err := a.blocks.obtain(t.Context(), p, addressDemand{family: allocator.IPv4}, 0)
+			unmet, err := a.blocks.obtain(t.Context(), p, assign.Slot{Family: allocator.IPv4}, 0)
 			ended <- cmp.Or(unmet, err)
 		}()
 		go func() { // of a claim

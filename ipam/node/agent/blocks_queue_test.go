@@ -12,6 +12,7 @@ import (
 	"go4.org/netipx"
 
 	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/node/assign"
 	"github.com/tenure-ipam/tenure/ipam/node/sched"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
@@ -56,21 +57,21 @@ func newBubbleAgent(t *testing.T) (*Agent, *pool) {
 func TestCandidate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, p := newBubbleAgent(t)
-		n := addressDemand{family: allocator.IPv4}
+		slot := assign.Slot{Family: allocator.IPv4}
 		next := func(tried ...netip.Prefix) (netip.Prefix, bool) {
 			t.Helper()
 			met := map[netip.Prefix]bool{}
 			for _, block := range tried {
 				met[block] = true
 			}
-			block, ok, trying, err := a.blocks.candidate(p, p.known, n, met)
+			block, ok, trying, err := a.blocks.candidate(p, p.known, slot, met)
 			if err != nil || !ok && !trying {
 				t.Fatalf("%v, %v, on its way %v: %v", block, ok, trying, err)
 			}
 			return block, ok
 		}
 		var order []netip.Prefix
-		for block := range p.known.around(n, p.known.shape.Spread(n.family, hashOf("n1"))) {
+		for block := range p.known.around(slot, p.known.shape.Spread(slot.Family, hashOf("n1"))) {
 			order = append(order, block)
 		}
 		err := a.st.Update(t.Context(), func(tx *store.Tx) error {
@@ -86,7 +87,7 @@ func TestCandidate(t *testing.T) {
 				t.Errorf("candidate %v; want %v", block, want)
 			}
 		}
-		p.demands.unclaim(order[2])
+		p.acquires.unclaim(order[2])
 		met, seen := []netip.Prefix{order[2]}, map[netip.Prefix]bool{}
 		for range 5 {
 			block, ok := next(met...)
@@ -157,30 +158,30 @@ func TestQueuesOfNeeds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		others := addressDemand{family: allocator.IPv6}
-		for _, n := range []addressDemand{{family: allocator.IPv4}, {family: allocator.IPv4, view: allocator.NewView(set)}} {
-			p.demands.change(others, 1, 1)
+		others := assign.Slot{Family: allocator.IPv6}
+		for _, slot := range []assign.Slot{{Family: allocator.IPv4}, {Family: allocator.IPv4, View: allocator.NewView(set)}} {
+			p.acquires.change(others, 1, 1)
 			a.queue = func(func(context.Context)) {}
-			if own, _ := a.blocks.join(p, n, 0); own == nil {
-				t.Errorf("%v: begins no acquire", n.key())
+			if own, _ := a.blocks.join(p, slot, 0); own == nil {
+				t.Errorf("%v: begins no acquire", keyOf(slot))
 			}
-			if own, _ := a.blocks.join(p, n, 0); own != nil {
-				t.Errorf("%v: begins a second one, though the first serves both", n.key())
+			if own, _ := a.blocks.join(p, slot, 0); own != nil {
+				t.Errorf("%v: begins a second one, though the first serves both", keyOf(slot))
 			}
-			p.demands = demands{}
-			p.demands.change(others, a.cfg.Parallel, 0)
-			if own, ended := a.blocks.join(p, n, 0); own != nil || ended == nil {
-				t.Errorf("%v: begins one more than may run at once", n.key())
+			p.acquires = acquires{}
+			p.acquires.change(others, a.cfg.Parallel, 0)
+			if own, ended := a.blocks.join(p, slot, 0); own != nil || ended == nil {
+				t.Errorf("%v: begins one more than may run at once", keyOf(slot))
 			}
 			tried := map[netip.Prefix]bool{}
-			for block := range p.known.around(n, netip.MustParseAddr("10.0.0.0")) {
+			for block := range p.known.around(slot, netip.MustParseAddr("10.0.0.0")) {
 				tried[block] = true
 			}
-			p.demands.claim(netip.MustParsePrefix("fd00::/112"))
-			if _, ok, trying, err := a.blocks.candidate(p, p.known, n, tried); ok || trying || err != nil {
-				t.Errorf("%v: a block %v, one is on its way %v, %v; want that there is none, whatever is under way for %v", n.key(), ok, trying, err, others.key())
+			p.acquires.claim(netip.MustParsePrefix("fd00::/112"))
+			if _, ok, trying, err := a.blocks.candidate(p, p.known, slot, tried); ok || trying || err != nil {
+				t.Errorf("%v: a block %v, one is on its way %v, %v; want that there is none, whatever is under way for %v", keyOf(slot), ok, trying, err, keyOf(others))
 			}
-			p.demands = demands{}
+			p.acquires = acquires{}
 		}
 	})
 }
@@ -190,12 +191,12 @@ func TestQueuesOfNeeds(t *testing.T) {
 func TestLandingBetween(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, p := newBubbleAgent(t)
-		n := addressDemand{family: allocator.IPv4}
-		p.demands.change(n, 1, 0)
+		slot := assign.Slot{Family: allocator.IPv4}
+		p.acquires.change(slot, 1, 0)
 		before := a.blocks.finished.Load()
-		a.blocks.land(&p.demands, n, nil)
-		if unmet, err := a.blocks.obtain(t.Context(), p, n, before); unmet != nil || err != nil || p.demands.busy() {
-			t.Errorf("%v, %v, queues %v; want another try, and nobody in them", unmet, err, p.demands.queues)
+		a.blocks.land(&p.acquires, slot, nil)
+		if unmet, err := a.blocks.obtain(t.Context(), p, slot, before); unmet != nil || err != nil || p.acquires.busy() {
+			t.Errorf("%v, %v, queues %v; want another try, and nobody in them", unmet, err, p.acquires.queues)
 		}
 	})
 }
