@@ -1,4 +1,4 @@
-package resolve_test
+package networks_test
 
 import (
 	"context"

@@ -1,6 +1,6 @@
 // Package resolve_test proves the agent's half of the meta-plugin against a real API
 // server, with the rights and under the policies that Tenure is shipped with.
-package resolve_test
+package networks_test
 
 import (
 	"context"

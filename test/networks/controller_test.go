@@ -1,7 +1,7 @@
 // Package vifs_test proves what the controller does about interfaces of pods that it decides, with
 // the rights and policies that it is shipped with, on a real API server with the real garbage
 // collector.
-package vifs_test
+package networks_test
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package podgate_test
+package networks_test
 
 import (
 	"context"

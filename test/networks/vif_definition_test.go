@@ -1,4 +1,4 @@
-package vifs_test
+package networks_test
 
 import (
 	"context"

@@ -1,7 +1,7 @@
 // Package podgate_test proves what the API server does with new pods that list PodNetworks, and
 // how the controller lets them go: on a real API server, with the roles, policies and webhooks
 // that Tenure is shipped with. Conditions of PodNetworks are written by the tests.
-package podgate_test
+package networks_test
 
 import (
 	"context"

@@ -1,7 +1,7 @@
 // Package podnetworks_test proves what the controller does for PodNetworks and their attachments,
 // with the rights and policies that it is shipped with, on a real API server with the real garbage
 // collector.
-package podnetworks_test
+package networks_test
 
 import (
 	"context"

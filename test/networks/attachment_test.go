@@ -1,4 +1,4 @@
-package podnetworks_test
+package networks_test
 
 import (
 	"fmt"
