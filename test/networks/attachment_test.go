@@ -29,10 +29,8 @@ func TestAttachment(t *testing.T) {
 	}
 	fleet.Edit(t, kc, n, func() { n.Spec.Enabled = new(true) })
 	says(t, a, "Ready=True/NetworkReady")
-	fleet.Delete(t, kc, a)
-	fleet.Gone(t, kc, a, within)
-	fleet.Delete(t, kc, n)
-	fleet.Gone(t, kc, n, within)
+	erase(t, a)
+	erase(t, n)
 }
 
 // TestAttachmentOfDefault (Q1): there is none.
@@ -48,11 +46,11 @@ func TestAttachmentOfDefault(t *testing.T) {
 // TestAttachmentParameters: an attachment varies how its own interface is made, and not where the
 // network leads.
 func TestAttachmentParameters(t *testing.T) {
-	macvlan(t, infra, "base", "eth1", 1500)
+	parameters(t, infra, "base", macvlan("eth1", 1500))
 	n := network(t, "base", podnetwork.Provider, toParameters("base"))
 	a := attachment(t, "jumbo", n.Name, "jumbo")
 	says(t, a, "ParamsReady=False/ParamsMissing", "Ready=False/ParamsNotReady")
-	own := macvlan(t, team, "jumbo", "", 9000)
+	own := parameters(t, team, "jumbo", macvlan("", 9000))
 	says(t, a, "ParamsReady=True/ParamsAccepted", "Ready=True/NetworkReady")
 	const config = `{"cniVersion":"1.0.0","name":"attachment.team.jumbo","type":"macvlan","master":"eth1","mtu":9000}`
 	d := rendered(t, "attachment.team.jumbo", config)
@@ -61,26 +59,24 @@ func TestAttachmentParameters(t *testing.T) {
 	fleet.Delete(t, kc, own)
 	says(t, a, "ParamsReady=False/ParamsMissing")
 
-	macvlan(t, team, "elsewhere", "eth2", 0)
+	parameters(t, team, "elsewhere", macvlan("eth2", 0))
 	b := attachment(t, "elsewhere", n.Name, "elsewhere")
 	if text := says(t, b, "ParamsReady=False/ParamsInvalid", "Ready=False/ParamsNotReady"); !strings.Contains(text, "spec.macvlan.master is for the PodNetwork to say") {
 		t.Errorf("it says %s", text)
 	}
-	fleet.Delete(t, kc, a)
-	fleet.Gone(t, kc, a, within)
+	erase(t, a)
 	fleet.Gone(t, kc, d, within)
 	fleet.Delete(t, kc, b)
-	fleet.Delete(t, kc, n)
-	fleet.Gone(t, kc, n, within)
+	erase(t, n)
 }
 
 // TestAttachmentWithoutItsFinalizer (Q3): whoever takes the finalizer off a deleted attachment
 // leaves no definition behind, and none is made again while something else keeps the attachment.
 func TestAttachmentWithoutItsFinalizer(t *testing.T) {
 	const other = "example.org/other"
-	macvlan(t, infra, "kept", "eth1", 1500)
+	parameters(t, infra, "kept", macvlan("eth1", 1500))
 	n := network(t, "kept", podnetwork.Provider, toParameters("kept"))
-	macvlan(t, team, "kept", "", 1400)
+	parameters(t, team, "kept", macvlan("", 1400))
 	a := attachment(t, "kept", n.Name, "kept")
 	says(t, a, "Ready=True/NetworkReady")
 	d := rendered(t, "attachment.team.kept", `{"cniVersion":"1.0.0","name":"attachment.team.kept","type":"macvlan","master":"eth1","mtu":1400}`)
@@ -100,15 +96,14 @@ func TestAttachmentWithoutItsFinalizer(t *testing.T) {
 
 	b := attachment(t, "forced", n.Name, "kept")
 	d = rendered(t, "attachment.team.forced", `{"cniVersion":"1.0.0","name":"attachment.team.forced","type":"macvlan","master":"eth1","mtu":1400}`)
-	p := pod(t, "of-forced", `[{"podNetworkAttachmentName":"forced"}]`)
+	p := fleet.Create(t, kc, listing(team, `[{"podNetworkAttachmentName":"forced"}]`))
 	says(t, b, "InUse=True/Referenced")
 	fleet.Delete(t, kc, b)
 	fleet.Edit(t, kc, b, func() { b.Finalizers = nil })
 	fleet.Gone(t, kc, b, within)
 	fleet.Gone(t, kc, d, within)
 	fleet.Delete(t, kc, p)
-	fleet.Delete(t, kc, n)
-	fleet.Gone(t, kc, n, within)
+	erase(t, n)
 }
 
 // TestAttachmentDeletionWaits (Q3, Q4): a deleted attachment stays while one of the pods that
@@ -116,7 +111,8 @@ func TestAttachmentWithoutItsFinalizer(t *testing.T) {
 func TestAttachmentDeletionWaits(t *testing.T) {
 	n := network(t, "of-attachment", "")
 	a := attachment(t, "shared", n.Name, "")
-	p, q := pod(t, "first-of-shared", `[{"podNetworkAttachmentName":"shared"}]`), pod(t, "second-of-shared", `[{"podNetworkAttachmentName":"shared"}]`)
+	const list = `[{"podNetworkAttachmentName":"shared"}]`
+	p, q := fleet.Create(t, kc, listing(team, list)), fleet.Create(t, kc, listing(team, list))
 	says(t, a, "InUse=True/Referenced")
 	fleet.Delete(t, kc, n)
 	says(t, a, "Ready=False/PodNetworkNotReady")

@@ -14,6 +14,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/attach/controller/podnetworks"
+	"github.com/tenure-ipam/tenure/cmd/tenure-controller/controller"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
@@ -83,7 +84,7 @@ func again(t *testing.T, was types.UID) {
 func TestWithoutDefault(t *testing.T) {
 	n := theDefault()
 	says(t, n, "Ready=True/NetworkReady")
-	restart(t, true, false)
+	restart(t, func(c *controller.Config) { c.DefaultPodNetwork = false })
 	fleet.Eventually(t, within, func() error {
 		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(n), n); err != nil {
 			return err
@@ -93,8 +94,7 @@ func TestWithoutDefault(t *testing.T) {
 		}
 		return nil
 	})
-	fleet.Delete(t, kc, n)
-	fleet.Gone(t, kc, n, within)
+	erase(t, n)
 	fleet.Event(t, kc, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: podnetwork.Namespace}}, podnetworks.ReasonNoDefault, "Default PodNetwork not found")
 	if err := kc.Get(t.Context(), client.ObjectKeyFromObject(n), n); !apierrors.IsNotFound(err) {
 		t.Errorf("the default network: %v; want none", err)
@@ -105,20 +105,20 @@ func TestWithoutDefault(t *testing.T) {
 // has left, so that nothing hangs.
 func TestTurnedOff(t *testing.T) {
 	says(t, theDefault(), "Ready=True/NetworkReady")
-	macvlan(t, infra, "off", "eth1", 0)
-	macvlan(t, team, "off", "", 1400)
+	parameters(t, infra, "off", macvlan("eth1", 0))
+	parameters(t, team, "off", macvlan("", 1400))
 	n := network(t, "off", podnetwork.Provider, toParameters("off"))
 	a := attachment(t, "off", n.Name, "off")
-	p := pod(t, "of-off", `[{"podNetworkName":"off"}]`)
+	p := fleet.Create(t, kc, listing(team, lists("off")))
 	says(t, n, "InUse=True/Referenced")
 	says(t, a, "Ready=True/NetworkReady")
 	d := rendered(t, "attachment.team.off", `{"cniVersion":"1.0.0","name":"attachment.team.off","type":"macvlan","master":"eth1","mtu":1400}`)
 	deleted := network(t, "deleted", "")
-	q := pod(t, "of-deleted", `[{"podNetworkName":"deleted"}]`)
+	q := fleet.Create(t, kc, listing(team, lists("deleted")))
 	says(t, deleted, "InUse=True/Referenced")
 	fleet.Delete(t, kc, deleted)
 
-	restart(t, false, true)
+	restart(t, func(c *controller.Config) { c.MultiNetwork = false })
 	fleet.Gone(t, kc, deleted, within)
 	fleet.Gone(t, kc, d, within)
 	for _, o := range []client.Object{n, a, theDefault()} {
@@ -131,8 +131,7 @@ func TestTurnedOff(t *testing.T) {
 			}
 			return nil
 		})
-		fleet.Delete(t, kc, o)
-		fleet.Gone(t, kc, o, within)
+		erase(t, o)
 	}
 	fleet.Delete(t, kc, p)
 	fleet.Delete(t, kc, q)
@@ -141,30 +140,15 @@ func TestTurnedOff(t *testing.T) {
 // TestControllerIsHeld: policies hold the controller to what it has to write.
 func TestControllerIsHeld(t *testing.T) {
 	c := asController(t)
-	refused := func(what string, err error, text string) {
-		t.Helper()
-		if err == nil || !strings.Contains(err.Error(), text) {
-			t.Errorf("%s: %v; want it refused: %s", what, err, text)
-		}
-	}
 	n := network(t, "held", "")
 	says(t, n, "Ready=True/NetworkReady")
 	before := n.DeepCopy()
 	n.Spec.Enabled = new(false)
-	refused("it disables a network", c.Patch(t.Context(), n, client.MergeFrom(before)), "does not change what a PodNetwork")
+	refused(t, "it disables a network", c.Patch(t.Context(), n, client.MergeFrom(before)), "does not change what a PodNetwork")
 	another := &v1alpha1.PodNetwork{ObjectMeta: metav1.ObjectMeta{Name: "its-own"}}
-	refused("it makes a network", c.Create(t.Context(), another), "makes the PodNetwork default, and no other")
-	opts, err := kube.ClientOptions(accounts.Controller)
-	if err != nil {
-		t.Fatal(err)
-	}
-	shipped, err := client.New(accounts.Controller, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := definition(t, "held", `{}`)
-	refused("it deletes a definition of others", shipped.Delete(t.Context(), d), "forbidden")
-	refused("it deletes a network", shipped.Delete(t.Context(), n), "forbidden")
-	fleet.Delete(t, kc, n)
-	fleet.Gone(t, kc, n, within)
+	refused(t, "it makes a network", c.Create(t.Context(), another), "makes the PodNetwork default, and no other")
+	d := define(t, infra, "held", `{}`, nil)
+	refused(t, "it deletes a definition of others", as.Delete(t.Context(), d), "forbidden")
+	refused(t, "it deletes a network", as.Delete(t.Context(), n), "forbidden")
+	erase(t, n)
 }

@@ -1,8 +1,9 @@
 package networks_test
 
 import (
-	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/attach/controller/gate"
 	"github.com/tenure-ipam/tenure/cmd/tenure-controller/controller"
@@ -21,93 +23,68 @@ import (
 // TestGate (W4): a pod waits until its networks are there and Ready, and says for what. One that
 // has its node already has no gate, and one that lists nothing is left alone.
 func TestGate(t *testing.T) {
-	start(t)
-	ns := namespace(t)
-	n := network(t)
+	ns := namespace(t, nil)
+	n := foreign(t, fleet.Unique("net"))
 	missing := fleet.Unique("net")
-	p := pod(ns, lists(n.Name, missing))
+	p := listing(ns, lists(n.Name, missing))
 	fleet.Create(t, kc, p)
 	if !gated(p) {
 		t.Error("a new pod has no gate")
 	}
 	waits(t, p, gate.ReasonNetworksNotReady, "PodNetwork "+missing+" does not exist")
 	waits(t, p, gate.ReasonNetworksNotReady, "PodNetwork "+n.Name+" is not Ready")
-	ready(t, n)
-	ready(t, network(t, func(n *v1alpha1.PodNetwork) { n.Name = missing }))
+	provide(t, n, metav1.ConditionTrue)
+	provide(t, foreign(t, missing), metav1.ConditionTrue)
 	passes(t, p)
-	var c corev1.PodCondition
-	for _, c = range p.Status.Conditions {
-		if c.Type == gate.ConditionNetworksReady {
-			break
-		}
-	}
-	if c.Status != corev1.ConditionTrue || c.Reason != gate.ReasonNetworksReady {
+	if c := condition(p); c.Status != corev1.ConditionTrue || c.Reason != gate.ReasonNetworksReady {
 		t.Errorf("a pod that goes on has the condition %+v; want it True", c)
 	}
 	fleet.Event(t, kc, p, gate.ReasonNetworksNotReady)
 
-	onNode := pod(ns, lists("no-such-network"))
-	onNode.Spec.NodeName = "node-a"
-	plain := pod(ns, "")
-	for _, p := range []*corev1.Pod{onNode, plain} {
-		fleet.Create(t, kc, p)
-		if len(p.Spec.SchedulingGates) > 0 {
-			t.Errorf("pod with node %q and annotations %v has gates %v; want none", p.Spec.NodeName, p.Annotations, p.Spec.SchedulingGates)
-		}
-	}
-	atOnce := pod(ns, lists(n.Name))
+	needNoGate(t, ns)
+	atOnce := listing(ns, lists(n.Name))
 	fleet.Create(t, kc, atOnce)
 	passes(t, atOnce)
-	for _, c := range atOnce.Status.Conditions {
-		if c.Type == gate.ConditionNetworksReady {
-			t.Errorf("a pod that never waited has the condition %+v", c)
-		}
+	if c := condition(atOnce); c.Type != "" {
+		t.Errorf("a pod that never waited has the condition %+v", c)
 	}
 }
 
 // TestGateOfAttachments (W4): a pod waits for an attachment and for the network of it, and does
 // not go on with two attachments of one network.
 func TestGateOfAttachments(t *testing.T) {
-	start(t)
-	ns := namespace(t)
-	n := network(t)
+	ns := namespace(t, nil)
+	n := foreign(t, fleet.Unique("net"))
 	a := &v1alpha1.PodNetworkAttachment{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "mine"}, Spec: v1alpha1.PodNetworkAttachmentSpec{PodNetworkName: n.Name}}
-	p := pod(ns, `[{"podNetworkAttachmentName": "mine"}]`)
-	twice := pod(ns, fmt.Sprintf(`[{"podNetworkAttachmentName": "mine"}, {"podNetworkName": %q}]`, n.Name))
+	p := listing(ns, `[{"podNetworkAttachmentName": "mine"}]`)
+	twice := listing(ns, fmt.Sprintf(`[{"podNetworkAttachmentName": "mine"}, {"podNetworkName": %q}]`, n.Name))
 	fleet.Create(t, kc, p)
 	fleet.Create(t, kc, twice)
 	waits(t, p, gate.ReasonNetworksNotReady, "there is no PodNetworkAttachment mine")
 	fleet.Create(t, kc, a)
 	waits(t, p, gate.ReasonNetworksNotReady, "PodNetworkAttachment "+ns+"/mine is not Ready: PodNetworkNotReady")
-	ready(t, n)
+	provide(t, n, metav1.ConditionTrue)
 	passes(t, p)
 	waits(t, twice, gate.ReasonNetworksRefused, "a pod is attached to a PodNetwork once")
 }
 
 // TestAccess (W9): a pod waits until its namespace may use the network.
 func TestAccess(t *testing.T) {
-	start(t)
-	ns := namespace(t)
-	byLabel := network(t, func(n *v1alpha1.PodNetwork) {
-		n.Spec.NamespaceSelector = &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": "blue"}}
+	ns := namespace(t, nil)
+	byLabel, byRole := foreign(t, fleet.Unique("net")), foreign(t, fleet.Unique("net"))
+	fleet.Edit(t, kc, byLabel, func() {
+		byLabel.Spec.NamespaceSelector = &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": "blue"}}
 	})
-	byRole := network(t, func(n *v1alpha1.PodNetwork) { n.Spec.Access = v1alpha1.AccessRBAC })
-	ready(t, byLabel)
-	ready(t, byRole)
-	labelled, bound := pod(ns, lists(byLabel.Name)), pod(ns, lists(byRole.Name))
+	fleet.Edit(t, kc, byRole, func() { byRole.Spec.Access = v1alpha1.AccessRBAC })
+	provide(t, byLabel, metav1.ConditionTrue)
+	provide(t, byRole, metav1.ConditionTrue)
+	labelled, bound := listing(ns, lists(byLabel.Name)), listing(ns, lists(byRole.Name))
 	fleet.Create(t, kc, labelled)
 	fleet.Create(t, kc, bound)
 	waits(t, labelled, gate.ReasonNetworksRefused, "the PodNetwork's spec.namespaceSelector (team=blue) does not select it")
 	waits(t, bound, gate.ReasonNetworksRefused, "is not allowed the verb use on podnetworks.tenure.dev/"+byRole.Name)
 
-	var o corev1.Namespace
-	if err := kc.Get(t.Context(), client.ObjectKey{Name: ns}, &o); err != nil {
-		t.Fatal(err)
-	}
-	o.Labels["team"] = "blue"
-	if err := kc.Update(t.Context(), &o); err != nil {
-		t.Fatal(err)
-	}
+	patch(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, `{"metadata": {"labels": {"team": "blue"}}}`)
 	passes(t, labelled)
 
 	name := fleet.Unique("use")
@@ -120,10 +97,7 @@ func TestAccess(t *testing.T) {
 	})
 	// It is asked again every 30 s; a change of the network has that done sooner.
 	fleet.Eventually(t, 15*time.Second, func() error {
-		touch := fmt.Appendf(nil, `{"metadata": {"annotations": {"test": %q}}}`, fleet.Unique("touch"))
-		if err := kc.Patch(t.Context(), byRole, client.RawPatch("application/merge-patch+json", touch)); err != nil {
-			return err
-		}
+		patch(t, byRole, fmt.Sprintf(`{"metadata": {"annotations": {"test": %q}}}`, fleet.Unique("touch")))
 		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(bound), bound); err != nil {
 			return err
 		}
@@ -141,17 +115,12 @@ func TestGateByPolicy(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, o := range objects {
-		fleet.Create(t, kc, o)
-		t.Cleanup(func() {
-			if err := kc.Delete(context.WithoutCancel(t.Context()), o); err != nil {
-				t.Error(err)
-			}
-		})
+		create(t, o)
 	}
-	ns := namespace(t)
-	// No controller runs: nobody answers the webhook.
+	alone(t) // nobody answers the webhook
+	ns := namespace(t, nil)
 	fleet.Eventually(t, 20*time.Second, func() error {
-		p := pod(ns, lists("lan"))
+		p := listing(ns, lists("lan"))
 		p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.org/x"}}
 		if err := kc.Create(t.Context(), p, client.DryRunAll); err != nil {
 			return err
@@ -161,29 +130,74 @@ func TestGateByPolicy(t *testing.T) {
 		}
 		return nil
 	})
-	onNode := pod(ns, lists("lan"))
+	needNoGate(t, ns)
+}
+
+// TestGateTurnedOff (W7): a controller that serves no PodNetworks takes the gates away, and no pod
+// hangs.
+func TestGateTurnedOff(t *testing.T) {
+	ns := namespace(t, nil)
+	p := listing(ns, lists("no-such-network"))
+	p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.org/x"}}
+	fleet.Create(t, kc, p)
+	waits(t, p, gate.ReasonNetworksNotReady, "does not exist")
+	restart(t, func(c *controller.Config) { c.MultiNetwork = false })
+	passes(t, p)
+	if g := p.Spec.SchedulingGates; len(g) != 1 || g[0].Name != "example.org/x" {
+		t.Errorf("gates are %v; want that of somebody else alone", g)
+	}
+}
+
+// gated reports whether a pod has the gate.
+func gated(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Spec.SchedulingGates, func(g corev1.PodSchedulingGate) bool { return g.Name == podnetwork.Gate })
+}
+
+// needNoGate checks that a pod that has its node already gets no gate, and neither does one that
+// lists nothing.
+func needNoGate(t *testing.T, namespace string) {
+	t.Helper()
+	onNode := listing(namespace, lists("no-such-network"))
 	onNode.Spec.NodeName = "node-a"
-	plain := pod(ns, "")
-	for _, p := range []*corev1.Pod{onNode, plain} {
+	for _, p := range []*corev1.Pod{onNode, listing(namespace, "")} {
 		if fleet.Create(t, kc, p); len(p.Spec.SchedulingGates) > 0 {
 			t.Errorf("pod with node %q and annotations %v has gates %v; want none", p.Spec.NodeName, p.Annotations, p.Spec.SchedulingGates)
 		}
 	}
 }
 
-// TestTurnedOff (W7): a controller that serves no PodNetworks takes the gates away, and no pod
-// hangs.
-func TestTurnedOff(t *testing.T) {
-	stop := start(t)
-	ns := namespace(t)
-	p := pod(ns, lists("no-such-network"))
-	p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.org/x"}}
-	fleet.Create(t, kc, p)
-	waits(t, p, gate.ReasonNetworksNotReady, "does not exist")
-	stop()
-	start(t, func(c *controller.Config) { c.MultiNetwork = false })
-	passes(t, p)
-	if g := p.Spec.SchedulingGates; len(g) != 1 || g[0].Name != "example.org/x" {
-		t.Errorf("gates are %v; want that of somebody else alone", g)
+// condition returns what a pod says of its networks, which is nothing if it has never waited.
+func condition(p *corev1.Pod) (c corev1.PodCondition) {
+	if i := slices.IndexFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == gate.ConditionNetworksReady }); i >= 0 {
+		c = p.Status.Conditions[i]
 	}
+	return c
+}
+
+// waits waits until a pod has the gate, and its condition says so for a reason, in these words.
+func waits(t *testing.T, p *corev1.Pod, reason, words string) {
+	t.Helper()
+	fleet.Eventually(t, 5*time.Second, func() error {
+		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
+			return err
+		}
+		if c := condition(p); c.Status == corev1.ConditionFalse && c.Reason == reason && strings.Contains(c.Message, words) && gated(p) {
+			return nil
+		}
+		return fmt.Errorf("pod %s has gates %v and conditions %+v; want it to wait: %s, %q", p.Name, p.Spec.SchedulingGates, p.Status.Conditions, reason, words)
+	})
+}
+
+// passes waits until a pod's gate is lifted.
+func passes(t *testing.T, p *corev1.Pod) {
+	t.Helper()
+	fleet.Eventually(t, 5*time.Second, func() error {
+		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
+			return err
+		}
+		if gated(p) {
+			return fmt.Errorf("pod %s has its gate, and conditions %+v; want it lifted", p.Name, p.Status.Conditions)
+		}
+		return nil
+	})
 }

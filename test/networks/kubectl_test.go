@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/test/programs"
@@ -61,26 +62,26 @@ func (k kubectl) run(code int, args string, want ...string) {
 }
 
 func TestKubectlTenure(t *testing.T) {
+	alone(t) // the test writes what it would write
 	k := newKubectl(t)
-	ns := newNamespace(t, map[string]string{"team": "blue"})
+	ns := namespace(t, map[string]string{"team": "blue"})
 	define(t, ns, "lan", `{"cniVersion":"1.0.0","type":"macvlan","master":"eth1"}`, nil)
-	newPod(t, ns, "web", "n1", selecting("lan@lan0"))
-	newPod(t, ns, "bad", "n1", selecting("lan,nowhere"))
+	newPod(t, ns, "web", "n1", "lan@lan0")
+	newPod(t, ns, "bad", "n1", "lan,nowhere")
 	k.run(0, "explain web -n "+ns, "Pod "+ns+"/web has 2 attachments", ns+"/lan", "lan0", `"master": "eth1"`)
 	k.run(3, "explain bad -n "+ns, "would not be attached", "nowhere")
 	define(t, ns, "lost", `{"cniVersion":"1.0.0","type":"macvlan","ipam":{"type":"tenure","pool":"lost"}}`, nil)
 	define(t, ns, "spelt", `{"cniVersion":"1.0.0","type":"macvlan","ipam":{"type":"Tenure","pool":"lost"}}`, nil)
-	newPod(t, ns, "wrong", "n1", selecting("lost,spelt"))
+	newPod(t, ns, "wrong", "n1", "lost,spelt")
 	k.run(3, "explain wrong -n "+ns, "would not be attached", "ipam.pool: pool lost does not exist", `ipam.type: is "Tenure"`)
-	newPod(t, ns, "odd", "n1", selecting(`[{"nam": "lan"}]`))
+	newPod(t, ns, "odd", "n1", `[{"nam": "lan"}]`)
 	k.run(3, "pod odd -n "+ns, "Note: InvalidNetworkAnnotation: ", "is ignored as a whole", "element 1: name: missing")
 	k.run(1, "explain gone -n "+ns, `pods "gone" not found`)
 
-	pool := &v1alpha1.IPPool{
+	pool := create(t, &v1alpha1.IPPool{
 		ObjectMeta: metav1.ObjectMeta{Name: "shop"},
 		Spec:       v1alpha1.IPPoolSpec{Ranges: []v1alpha1.Range{{CIDR: "10.99.0.0/24"}, {CIDR: "fd99::/64"}}},
-	}
-	create(t, pool)
+	})
 	k.run(0, "pools -o wide", "shop - - - - - - - - - Automatic - 10.99.0.0/24,fd99::/64")
 	pool.Status = v1alpha1.IPPoolStatus{
 		Pressure: v1alpha1.PressureHigh, Counts: &v1alpha1.PoolCounts{Capacity: 253, Used: 3, Claimed: 1, Free: 249, Unreachable: 1, Leases: 2},
@@ -92,11 +93,10 @@ func TestKubectlTenure(t *testing.T) {
 	k.run(0, "pools", "NAME USAGE USED CLAIMED FREE CAPACITY UNREACHABLE PRESSURE READY", "shop 1% 3 1 249 253 1 High False (Overlapping)")
 	k.run(1, "pools nothing", "pool nothing: there is none of that name")
 
-	claim := &ipamclaims.IPAMClaim{
+	claim := create(t, &ipamclaims.IPAMClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "vm.lan"},
 		Spec:       ipamclaims.IPAMClaimSpec{Network: "lan", Interface: "lan0"},
-	}
-	create(t, claim)
+	})
 	k.run(0, "claims -n "+ns, ns+" vm.lan lan lan0 - - -")
 	claim.Status.IPs = []string{"10.99.0.9/24"}
 	claim.Status.OwnerPod = &ipamclaims.OwnerPod{Name: "vm-1"}
@@ -115,8 +115,8 @@ func TestKubectlTenure(t *testing.T) {
 	define(t, ns, "shop", `{"cniVersion":"1.0.0","type":"macvlan","ipam":{"type":"tenure","pool":"shop"}}`, nil)
 	// One that another node's pod shows is none of n1's.
 	for name, on := range map[string]string{"fresh": "n1", "elsewhere": "n2"} {
-		newPod(t, ns, name, on, func(p *corev1.Pod) {
-			p.Annotations = map[string]string{statusKey: `[{"name":"` + ns + `/shop","interface":"net1","ips":["10.99.0.3"]}]`}
+		newPod(t, ns, name, on, "", func(p *corev1.Pod) {
+			p.Annotations = map[string]string{npwg.AnnotationStatus: `[{"name":"` + ns + `/shop","interface":"net1","ips":["10.99.0.3"]}]`}
 		})
 	}
 	k.run(0, "who 10.99.0.3", "pool shop: pod "+ns+"/fresh on node n1, interface net1; given by node n1", "by the pod's status")

@@ -2,7 +2,6 @@ package networks_test
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -27,14 +26,14 @@ import (
 // through its phases. Its ParamsReady is that provider's word, and nothing of it is said of a
 // node.
 func TestOfAnotherProvider(t *testing.T) {
-	n := network(t, "theirs", "foo.io/bar", v1alpha1.ParametersRef{Group: "foo.io", Kind: "Params", Name: "x"})
+	n := foreign(t, "theirs")
 	if n.Spec.Enabled == nil || !*n.Spec.Enabled {
 		t.Errorf("enabled is %v; want true, where it is left out", n.Spec.Enabled)
 	}
 	says(t, n, "Ready=False/ParamsNotReady", "InUse=False/Unreferenced", "-ParamsReady")
 	provide(t, n, metav1.ConditionTrue)
 	says(t, n, "ParamsReady=True/"+theirs, "Ready=True/NetworkReady")
-	p := pod(t, "of-theirs", `[{"podNetworkName":"theirs"}]`)
+	p := fleet.Create(t, kc, listing(team, lists("theirs")))
 	says(t, n, "InUse=True/Referenced", "Ready=True/NetworkReady")
 	fleet.Edit(t, kc, n, func() { n.Spec.Enabled = new(false) })
 	says(t, n, "Ready=False/AdministrativelyDisabled", "ParamsReady=True/"+theirs, "InUse=True/Referenced")
@@ -43,15 +42,14 @@ func TestOfAnotherProvider(t *testing.T) {
 	says(t, n, "Ready=False/ParamsNotReady", "ParamsReady=False/"+theirs)
 	fleet.Delete(t, kc, p)
 	says(t, n, "InUse=False/Unreferenced")
-	fleet.Delete(t, kc, n)
-	fleet.Gone(t, kc, n, within)
+	erase(t, n)
 }
 
 // TestDisabled (P8): a disabled network takes no new pod, and leaves those that it has.
 func TestDisabled(t *testing.T) {
 	n := network(t, "disabled", "")
 	says(t, n, "Ready=True/NetworkReady", "-ParamsReady")
-	p := pod(t, "of-disabled", `[{"podNetworkName":"disabled"}]`)
+	p := fleet.Create(t, kc, listing(team, lists("disabled")))
 	says(t, n, "InUse=True/Referenced")
 	fleet.Edit(t, kc, n, func() { n.Spec.Enabled = new(false) })
 	says(t, n, "Ready=False/AdministrativelyDisabled", "InUse=True/Referenced")
@@ -62,8 +60,7 @@ func TestDisabled(t *testing.T) {
 		t.Errorf("the pod that has it: deleted at %v, %v", p.DeletionTimestamp, err)
 	}
 	fleet.Delete(t, kc, p)
-	fleet.Delete(t, kc, n)
-	fleet.Gone(t, kc, n, within)
+	erase(t, n)
 }
 
 // TestImmutable (P10, Q2): only whether a network is enabled, and who may use it, can be changed;
@@ -89,8 +86,7 @@ func TestImmutable(t *testing.T) {
 		t.Errorf("the network of an attachment: %v; want it refused as immutable", err)
 	}
 	fleet.Delete(t, kc, a)
-	fleet.Delete(t, kc, n)
-	fleet.Gone(t, kc, n, within)
+	erase(t, n)
 }
 
 // TestDeletionWaits (P9): a deleted network stays while a pod that has not ended, or an
@@ -98,12 +94,11 @@ func TestImmutable(t *testing.T) {
 func TestDeletionWaits(t *testing.T) {
 	n := network(t, "waits", "")
 	a := attachment(t, "waits", n.Name, "")
-	p := pod(t, "of-waits", `[{"podNetworkName":"waits"}]`)
+	p := fleet.Create(t, kc, listing(team, lists("waits")))
 	says(t, n, "InUse=True/Referenced")
 	says(t, a, "Ready=True/NetworkReady")
 	fleet.Delete(t, kc, n)
-	fleet.Delete(t, kc, a)
-	fleet.Gone(t, kc, a, within)
+	erase(t, a)
 	says(t, n, "InUse=True/Referenced", "Ready=False/Deleting") // the pod is left
 	end(t, p, corev1.PodSucceeded)
 	fleet.Gone(t, kc, n, within)
@@ -125,7 +120,7 @@ func TestDefinitions(t *testing.T) {
 	if text := says(t, one, "ParamsReady=False/ParamsMissing", "Ready=False/ParamsNotReady"); !strings.Contains(text, "InterfaceParameters infra/one does not exist") {
 		t.Errorf("it says %s", text)
 	}
-	macvlan(t, infra, "one", "eth1", 1400)
+	parameters(t, infra, "one", macvlan("eth1", 1400))
 	says(t, one, "ParamsReady=False/ParamsMissing")
 	pools := []client.Object{pool(t, "one", "10.7.0.0/24", "fd00:7::/64"), pool(t, "two", "10.7.0.0/24")}
 	says(t, one, "ParamsReady=True/ParamsAccepted", "Ready=True/NetworkReady")
@@ -148,8 +143,7 @@ func TestDefinitions(t *testing.T) {
 		t.Errorf("its annotations are %v: pods could select it", d.Annotations)
 	}
 	for _, n := range []*v1alpha1.PodNetwork{one, two, flat} {
-		fleet.Delete(t, kc, n)
-		fleet.Gone(t, kc, n, within)
+		erase(t, n)
 	}
 	fleet.Gone(t, kc, d, within)
 	for _, p := range pools {
@@ -160,7 +154,7 @@ func TestDefinitions(t *testing.T) {
 // TestParametersOfNetworks (P13): what a network cannot have is said, and the network is Ready
 // when it is mended.
 func TestParametersOfNetworks(t *testing.T) {
-	d := definition(t, "two-pools", `{"type":"tenure","pools":["four","also-four"]}`)
+	d := define(t, infra, "two-pools", `{"cniVersion":"1.0.0","name":"two-pools","type":"bridge","ipam":{"type":"tenure","pools":["four","also-four"]}}`, nil)
 	n := network(t, "of-definition", api.Provider, toDefinition("two-pools"))
 	if text := says(t, n, "ParamsReady=False/ParamsMissing"); !strings.Contains(text, "IPPool four does not exist") {
 		t.Errorf("without its pools it says %s", text)
@@ -175,27 +169,23 @@ func TestParametersOfNetworks(t *testing.T) {
 	fleet.Delete(t, kc, four)
 	says(t, n, "ParamsReady=False/ParamsMissing")
 	fleet.Delete(t, kc, also)
-	fleet.Delete(t, kc, n)
-	fleet.Gone(t, kc, n, within)
+	erase(t, n)
 }
 
 // TestDefinitionOfAnother: a definition that stands where one would be made, and is somebody
 // else's, is left alone.
 func TestDefinitionOfAnother(t *testing.T) {
-	macvlan(t, infra, "taken", "eth1", 0)
-	d := definition(t, "unused", `{}`)
-	d.ResourceVersion, d.Namespace, d.Name = "", api.Namespace, "podnetwork.taken"
-	config := fleet.Create(t, kc, d).Spec.Config
+	parameters(t, infra, "taken", macvlan("eth1", 0))
+	d := define(t, api.Namespace, "podnetwork.taken", `{"type":"bridge"}`, nil)
 	n := network(t, "taken", api.Provider, toParameters("taken"))
 	if text := says(t, n, "ParamsReady=False/ParamsInvalid"); !strings.Contains(text, "tenure-system/podnetwork.taken") {
 		t.Errorf("it says %s", text)
 	}
-	rendered(t, d.Name, config)
+	rendered(t, d.Name, d.Spec.Config)
 	fleet.Delete(t, kc, d)
 	rendered(t, d.Name, `{"cniVersion":"1.0.0","name":"podnetwork.taken","type":"macvlan","master":"eth1"}`)
 	says(t, n, "Ready=True/NetworkReady")
-	fleet.Delete(t, kc, n)
-	fleet.Gone(t, kc, n, within)
+	erase(t, n)
 }
 
 // blind is a cache that has not seen yet what refers to networks.
@@ -207,7 +197,7 @@ func (blind) List(context.Context, client.ObjectList, ...client.ListOption) erro
 func TestLiveLook(t *testing.T) {
 	n := network(t, "unseen", "")
 	a := attachment(t, "unseen", n.Name, "")
-	p := pod(t, "of-unseen", `[{"podNetworkName":"unseen"},{"podNetworkAttachmentName":"unseen"}]`)
+	p := fleet.Create(t, kc, listing(team, `[{"podNetworkName":"unseen"},{"podNetworkAttachmentName":"unseen"}]`))
 	says(t, n, "InUse=True/Referenced")
 	says(t, a, "InUse=True/Referenced")
 	fleet.Delete(t, kc, a)
@@ -234,25 +224,24 @@ func TestLiveLook(t *testing.T) {
 // TestFewWrites (P9): pods that come and go write nothing, while another one is there.
 func TestFewWrites(t *testing.T) {
 	n := network(t, "busy", "")
-	first := pod(t, "busy", `[{"podNetworkName":"busy"}]`)
+	first := fleet.Create(t, kc, listing(team, lists("busy")))
 	says(t, n, "InUse=True/Referenced", "Ready=True/NetworkReady")
 	revision := n.ResourceVersion
-	for i := range 20 {
-		fleet.Delete(t, kc, pod(t, fmt.Sprintf("busy-%d", i), `[{"podNetworkName":"busy"}]`))
+	for range 20 {
+		fleet.Delete(t, kc, fleet.Create(t, kc, listing(team, lists("busy"))))
 	}
 	if says(t, n, "InUse=True/Referenced"); n.ResourceVersion != revision {
 		t.Errorf("the network was written meanwhile: %+v", n.Status.Conditions)
 	}
 	fleet.Delete(t, kc, first)
 	says(t, n, "InUse=False/Unreferenced")
-	fleet.Delete(t, kc, n)
-	fleet.Gone(t, kc, n, within)
+	erase(t, n)
 }
 
 // TestNodesServe (W1): a node whose agent says that it does not attach pods is named on the
 // networks of Tenure's provider, which are Ready all the same.
 func TestNodesServe(t *testing.T) {
-	macvlan(t, infra, "served", "eth1", 0)
+	parameters(t, infra, "served", macvlan("eth1", 0))
 	n := network(t, "served", api.Provider, toParameters("served"))
 	other := network(t, "served-by-others", "foo.io/bar")
 	says(t, n, "Ready=True/NetworkReady", "NodesServe=True/NodesServe")

@@ -42,28 +42,22 @@ func leasesOf(t *testing.T, api *kube.API, node string) []protocol.Lease {
 // what it cannot set right: that it was fenced, that its registration, its leases and its store
 // were lost.
 func TestNodeEvents(t *testing.T) {
+	alone(t)
 	const name, pool = "losing", "losing"
 	var bits int32 = 28
-	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: pool}, Spec: v1alpha1.IPPoolSpec{Ranges: []v1alpha1.Range{{CIDR: "10.70.0.0/20"}}}}
-	if err := kc.Create(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
+	p := create(t, &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: pool}, Spec: v1alpha1.IPPoolSpec{Ranges: []v1alpha1.Range{{CIDR: "10.70.0.0/20"}}}})
 	p.Status = v1alpha1.IPPoolStatus{Leasing: v1alpha1.LeasingOpen, BlockPrefixLengths: &v1alpha1.BlockPrefixLengths{IPv4: &bits}}
 	if err := kc.Status().Update(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	create(t, node)
-	api, _, err := kube.Dial(cp.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
+	node := create(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	api := kube.NewAPI(kc)
 	f := fleet.New(t, tokenOf(t, name))
 	f.Change = func(c *daemon.Config) { c.Agent.Fence = 8 * time.Second } // a heartbeat every two
 	n := f.Start(name)
 	add := func(sandbox string) netip.Addr {
 		t.Helper()
-		pod := newPod(t, "default", sandbox, name)
+		pod := newPod(t, "default", sandbox, name, "")
 		res, err := n.Insist(fleet.Interface{
 			Network: "net-" + pool, Sandbox: sandbox, IfName: "net1", IPAM: map[string]any{"type": "tenure", "pool": pool},
 			Namespace: pod.Namespace, Pod: pod.Name, PodUID: string(pod.UID),

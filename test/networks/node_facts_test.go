@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenure-ipam/tenure/api/npwg"
@@ -24,7 +23,7 @@ import (
 // The four forms of the specification's section 3.2, and what the agent tells of them (N1, N2, N3,
 // N4, N5).
 func TestDefinitionsOfEveryForm(t *testing.T) {
-	ns := newNamespace(t, nil)
+	ns := namespace(t, nil)
 	configs := map[string]string{}
 	for name, spec := range map[string]string{
 		"single": `spec: {config: '{"cniVersion": "0.3.0", "type": "awesome-plugin"}'}`,
@@ -42,7 +41,7 @@ func TestDefinitionsOfEveryForm(t *testing.T) {
 		create(t, &o)
 		configs[name], _, _ = unstructured.NestedString(o.Object, "spec", "config")
 	}
-	pod := newPod(t, ns, "p", "forms", selecting("single,list,empty,none,kuryr"))
+	pod := newPod(t, ns, "p", "forms", "single,list,empty,none,kuryr")
 	n := node(t, "forms")
 	for _, d := range mustAsk(t, n, pod).Networks {
 		got := ""
@@ -61,10 +60,10 @@ func TestDefinitionsOfEveryForm(t *testing.T) {
 // While the API server is away, pods that the node has already are known, with all
 // that they select: an ADD for a new sandbox of theirs is not held up.
 func TestKnownPodsNeedNoAPIServer(t *testing.T) {
-	ns := newNamespace(t, map[string]string{"team": "blue"})
+	ns := namespace(t, map[string]string{"team": "blue"})
 	define(t, ns, "a", `{"type":"a"}`, nil)
 	define(t, "default", "b", `{"type":"b"}`, map[string]string{npwg.AnnotationSelector: "team=blue"})
-	pod := newPod(t, ns, "p", "away", selecting(`[{"name":"a"},{"name":"b","namespace":"default"}]`))
+	pod := newPod(t, ns, "p", "away", `[{"name":"a"},{"name":"b","namespace":"default"}]`)
 	n := node(t, "away")
 	named := []facts.Ref{{Namespace: "kube-system", Name: "no-definition-but-a-file"}}
 	before := mustAsk(t, n, pod, named...)
@@ -74,6 +73,7 @@ func TestKnownPodsNeedNoAPIServer(t *testing.T) {
 	// The first answer may have come before the watches that it began.
 	fleet.Eventually(t, minute, func() error { return noLiveReads(n, pod, named...) })
 
+	alone(t)
 	if err := cp.StopAPIServer(); err != nil {
 		t.Fatal(err)
 	}
@@ -112,17 +112,15 @@ func noLiveReads(n *fleet.Node, pod *corev1.Pod, named ...facts.Ref) error {
 // A change of what decides is seen: the annotation of a pod, the configuration of a
 // definition, the labels of a namespace (N15, N77).
 func TestChangesAreSeen(t *testing.T) {
-	ns := newNamespace(t, map[string]string{"team": "red"})
+	ns := namespace(t, map[string]string{"team": "red"})
 	define(t, ns, "a", `{"type":"a"}`, map[string]string{npwg.AnnotationSelector: "team=blue"})
 	define(t, ns, "b", `{"type":"b"}`, nil)
-	pod := newPod(t, ns, "p", "changes", selecting("a"))
+	pod := newPod(t, ns, "p", "changes", "a")
 	n := node(t, "changes")
 	if a := mustAsk(t, n, pod); len(a.Networks) != 1 || a.Pod.NamespaceLabels["team"] != "red" {
 		t.Fatalf("got %+v", a)
 	}
-	var space corev1.Namespace
-	space.Name = ns
-	patch(t, &space, `{"metadata":{"labels":{"team":"blue"}}}`)
+	patch(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, `{"metadata":{"labels":{"team":"blue"}}}`)
 	patch(t, &nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "a"}}, `{"spec":{"config":"{\"type\":\"z\"}"}}`)
 	patch(t, pod.DeepCopy(), `{"metadata":{"annotations":{"k8s.v1.cni.cncf.io/networks":"a,b,missing"}}}`)
 	fleet.Eventually(t, minute, func() error {
@@ -138,21 +136,14 @@ func TestChangesAreSeen(t *testing.T) {
 	}
 }
 
-func patch(t *testing.T, o client.Object, body string) {
-	t.Helper()
-	if err := kc.Patch(t.Context(), o, client.RawPatch("application/merge-patch+json", []byte(body))); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // A pod that was deleted and created anew under its name is another pod.
 func TestPodCreatedAnewUnderItsName(t *testing.T) {
-	ns := newNamespace(t, nil)
-	old := newPod(t, ns, "web-0", "anew", selecting("a"))
+	ns := namespace(t, nil)
+	old := newPod(t, ns, "web-0", "anew", "a")
 	n := node(t, "anew")
 	mustAsk(t, n, old)
 	remove(t, old)
-	young := newPod(t, ns, "web-0", "anew", selecting("b"))
+	young := newPod(t, ns, "web-0", "anew", "b")
 	if a := mustAsk(t, n, young); a.Networks[0].Name != "b" || a.Pod.UID != string(young.UID) {
 		t.Errorf("got %+v; want what the new pod selects", a)
 	}
@@ -170,7 +161,7 @@ func TestPodCreatedAnewUnderItsName(t *testing.T) {
 // A static pod is known to the runtime by the kubelet's UID, to the API server by its
 // mirror (N66).
 func TestStaticPod(t *testing.T) {
-	ns := newNamespace(t, nil)
+	ns := namespace(t, nil)
 	define(t, ns, "a", `{"type":"a"}`, nil)
 	const uid = "0123456789abcdef0123456789abcdef"
 	n := node(t, "static")
@@ -178,7 +169,7 @@ func TestStaticPod(t *testing.T) {
 	if _, err := ask(n, facts.Question{Pod: ref}); err == nil || !strings.Contains(err.Error(), "mirror") {
 		t.Errorf("before the mirror: got %v; want it said", err)
 	}
-	mirror := newPod(t, ns, "static", "static", selecting("a"), func(p *corev1.Pod) {
+	mirror := newPod(t, ns, "static", "static", "a", func(p *corev1.Pod) {
 		p.Annotations[corev1.MirrorPodAnnotationKey] = uid
 	})
 	a, err := ask(n, facts.Question{Pod: ref})
@@ -194,20 +185,16 @@ func TestStaticPod(t *testing.T) {
 func TestMemoryPerPod(t *testing.T) {
 	proof.Only(t)
 	const pods, limit = 300, 20 << 10
-	ns := newNamespace(t, nil)
+	ns := namespace(t, nil)
 	for i := range 20 {
 		define(t, ns, fmt.Sprintf("net-%d", i), fmt.Sprintf(`{"cniVersion":"1.0.0","name":"net-%d","type":"macvlan","master":"eth1","ipam":{"type":"tenure","pool":"p%d"}}`, i, i), nil)
 	}
+	alone(t) // it would have the pods, too
 	n := node(t, "memory")
-	t.Cleanup(func() {
-		if err := kc.DeleteAllOf(context.Background(), &corev1.Pod{}, client.InNamespace(ns), client.GracePeriodSeconds(0)); err != nil {
-			t.Error(err)
-		}
-	})
 	before := heap()
 	var last *corev1.Pod
 	for i := range pods { // none is kept here: the test's memory is the agent's
-		last = podOn(ns, fmt.Sprintf("p-%d", i), "memory", selecting(fmt.Sprintf("net-%d,net-%d,net-%d", i%20, (i+1)%20, (i+2)%20)))
+		last = podOn(ns, fmt.Sprintf("p-%d", i), "memory", fmt.Sprintf("net-%d,net-%d,net-%d", i%20, (i+1)%20, (i+2)%20))
 		last.Annotations["example.org/applied"] = strings.Repeat("x", 64<<10)
 		if err := kc.Create(t.Context(), last); err != nil {
 			t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
@@ -21,11 +22,11 @@ func statusOf(t *testing.T, pod *corev1.Pod, networks int) (list []map[string]an
 			return err
 		}
 		list = nil
-		if err := json.Unmarshal([]byte(got[statusKey]), &list); err != nil {
-			return fmt.Errorf("%q: %w", got[statusKey], err)
+		if err := json.Unmarshal([]byte(got[npwg.AnnotationStatus]), &list); err != nil {
+			return fmt.Errorf("%q: %w", got[npwg.AnnotationStatus], err)
 		}
 		if len(list) != networks {
-			return fmt.Errorf("%d networks in %s; want %d", len(list), got[statusKey], networks)
+			return fmt.Errorf("%d networks in %s; want %d", len(list), got[npwg.AnnotationStatus], networks)
 		}
 		return nil
 	})
@@ -35,9 +36,9 @@ func statusOf(t *testing.T, pod *corev1.Pod, networks int) (list []map[string]an
 // From the runtime's call to the pod's annotation: what the plugin attached, the agent
 // writes (N47, N49, N52, N54, N55, N56, N59, N60, N61).
 func TestStatusOfAnAdd(t *testing.T) {
-	ns := newNamespace(t, nil)
+	ns := namespace(t, nil)
 	define(t, ns, "lan", `{"cniVersion":"1.0.0","name":"lan","type":"delegate"}`, nil)
-	pod := newPod(t, ns, "p", "plugin", selecting("lan@lan0"))
+	pod := newPod(t, ns, "p", "plugin", "lan@lan0")
 	n := node(t, "plugin")
 	r := fleet.NewRuntime(t, n)
 	out, err := r.Call("ADD", "c1", pod)
@@ -64,8 +65,8 @@ func TestStatusOfAnAdd(t *testing.T) {
 // An invalid annotation is ignored, never silently: the pod has its default network, a
 // status that says so, and an event (N20, A1, N66).
 func TestInvalidAnnotation(t *testing.T) {
-	ns := newNamespace(t, nil)
-	pod := newPod(t, ns, "p", "invalid", selecting(`[{"name":"lan","ips":[]}]`))
+	ns := namespace(t, nil)
+	pod := newPod(t, ns, "p", "invalid", `[{"name":"lan","ips":[]}]`)
 	n := node(t, "invalid")
 	r := fleet.NewRuntime(t, n)
 	if out, err := r.Call("ADD", "c1", pod); err != nil {
@@ -79,17 +80,17 @@ func TestInvalidAnnotation(t *testing.T) {
 
 // A definition of another namespace is refused by name and rule; nothing is attached (N77).
 func TestNamespaceIsolation(t *testing.T) {
-	mine, theirs := newNamespace(t, nil), newNamespace(t, nil)
+	mine, theirs := namespace(t, nil), namespace(t, nil)
 	define(t, theirs, "lan", `{"cniVersion":"1.0.0","name":"lan","type":"delegate"}`, nil)
-	pod := newPod(t, mine, "p", "isolated", selecting(theirs+"/lan"))
+	pod := newPod(t, mine, "p", "isolated", theirs+"/lan")
 	n := node(t, "isolated")
 	r := fleet.NewRuntime(t, n)
 	out, err := r.Call("ADD", "c1", pod)
 	if err == nil || !strings.Contains(out, theirs+"/lan") || !strings.Contains(out, "isolated") {
 		t.Errorf("ADD: %v\n%s", err, out)
 	}
-	if got, err := annotations(pod); err != nil || got[statusKey] != "" {
-		t.Errorf("status %q, %v; want none", got[statusKey], err)
+	if got, err := annotations(pod); err != nil || got[npwg.AnnotationStatus] != "" {
+		t.Errorf("status %q, %v; want none", got[npwg.AnnotationStatus], err)
 	}
 	r.Further = map[string]any{"globalNamespaces": []string{theirs}}
 	if out, err := r.Call("ADD", "c2", pod); err != nil {

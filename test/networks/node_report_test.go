@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
@@ -19,8 +20,8 @@ import (
 // The status goes into an annotation of its own; what others write meanwhile stays
 // (N47), and so does what the pod has.
 func TestStatusOverwritesNothing(t *testing.T) {
-	ns := newNamespace(t, nil)
-	pod := newPod(t, ns, "p", "busy", selecting("a"))
+	ns := namespace(t, nil)
+	pod := newPod(t, ns, "p", "busy", "a")
 	n := node(t, "busy")
 	const rounds = 20
 	var others sync.WaitGroup
@@ -52,12 +53,13 @@ func TestStatusOverwritesNothing(t *testing.T) {
 // What was accepted arrives, though the API server was away, and the agent ended and
 // began anew meanwhile (N47).
 func TestStatusSurvivesAnOutageAndARestart(t *testing.T) {
-	ns := newNamespace(t, nil)
-	pod := newPod(t, ns, "p", "outage")
-	gone := newPod(t, ns, "gone", "outage")
+	ns := namespace(t, nil)
+	pod := newPod(t, ns, "p", "outage", "")
+	gone := newPod(t, ns, "gone", "outage", "")
 	f := fleetOf(t, "outage")
 	n := f.Start("outage")
 	remove(t, gone)
+	alone(t)
 	if err := cp.StopAPIServer(); err != nil {
 		t.Fatal(err)
 	}
@@ -76,9 +78,9 @@ func TestStatusSurvivesAnOutageAndARestart(t *testing.T) {
 // A status that has no room among the pod's annotations is given up, the pod is told, and the
 // status that it had is taken off.
 func TestStatusWithoutRoom(t *testing.T) {
-	ns := newNamespace(t, nil)
-	pod := newPod(t, ns, "p", "roomless")
-	patch(t, pod.DeepCopy(), fmt.Sprintf(`{"metadata":{"annotations":{"example.org/much":%q,%q:"[0]"}}}`, strings.Repeat("x", 200<<10), statusKey))
+	ns := namespace(t, nil)
+	pod := newPod(t, ns, "p", "roomless", "")
+	patch(t, pod.DeepCopy(), fmt.Sprintf(`{"metadata":{"annotations":{"example.org/much":%q,%q:"[0]"}}}`, strings.Repeat("x", 200<<10), npwg.AnnotationStatus))
 	n := node(t, "roomless")
 	report(t, n, facts.Report{Pod: refOf(pod), Status: fmt.Appendf(nil, `[%q]`, strings.Repeat("y", 100<<10))})
 	fleet.Eventually(t, minute, func() error {
@@ -96,8 +98,8 @@ func TestStatusWithoutRoom(t *testing.T) {
 
 // What is ignored of an annotation is said to the pod's owner (N20, A1).
 func TestWarningsAreEvents(t *testing.T) {
-	ns := newNamespace(t, nil)
-	pod := newPod(t, ns, "p", "warnings")
+	ns := namespace(t, nil)
+	pod := newPod(t, ns, "p", "warnings", "")
 	n := node(t, "warnings")
 	for range 3 { // a runtime tries again and again
 		report(t, n, facts.Report{Pod: refOf(pod), Warnings: []facts.Warning{{Reason: "InvalidNetworkAnnotation", Message: "ips is empty"}}})

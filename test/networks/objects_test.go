@@ -1,6 +1,7 @@
 package networks_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -8,18 +9,133 @@ import (
 
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	networks "github.com/tenure-ipam/tenure/attach/podnetwork"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
-// within is how long the controller has to take notice.
-const within = 10 * time.Second
+// within is how long the controller has to take notice, minute what bounds all other waits.
+const within, minute = 10 * time.Second, time.Minute
+
+// create creates an object, and deletes it when the test ends.
+func create[O client.Object](t *testing.T, o O) O {
+	t.Helper()
+	fleet.Create(t, kc, o)
+	t.Cleanup(func() { remove(t, o) })
+	return o
+}
+
+// remove deletes an object at once, if it is there.
+func remove(t *testing.T, o client.Object) {
+	t.Helper()
+	switch o.(type) {
+	case *v1alpha1.IPLease, *v1alpha1.IPSubLease:
+		confirmDeletion(t, o)
+	}
+	if err := kc.Delete(context.Background(), o, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
+		t.Error(err)
+	}
+}
+
+// confirmDeletion says of a lease or a sub-lease, if it is there, that it is to be deleted
+// by hand, as the policy wants it.
+func confirmDeletion(t *testing.T, o client.Object) {
+	t.Helper()
+	const confirmed = `{"metadata":{"annotations":{"tenure.dev/deletion":"confirmed"}}}`
+	if err := kc.Patch(context.Background(), o, client.RawPatch(types.MergePatchType, []byte(confirmed))); client.IgnoreNotFound(err) != nil {
+		t.Error(err)
+	}
+}
+
+// erase deletes an object, and waits until it is gone.
+func erase(t *testing.T, o client.Object) {
+	t.Helper()
+	fleet.Delete(t, kc, o)
+	fleet.Gone(t, kc, o, within)
+}
+
+func patch(t *testing.T, o client.Object, body string) {
+	t.Helper()
+	if err := kc.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(body))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// refusal returns an error unless err is a refusal that says every one of words.
+func refusal(err error, words ...string) error {
+	if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
+		return fmt.Errorf("%w; want it refused", err)
+	}
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			return fmt.Errorf("%w; want it to say %q", err, w)
+		}
+	}
+	return nil
+}
+
+// refused fails the test unless err is a refusal that says every one of words.
+func refused(t *testing.T, what string, err error, words ...string) {
+	t.Helper()
+	if err := refusal(err, words...); err != nil {
+		t.Errorf("%s: %v", what, err)
+	}
+}
+
+// namespace makes a namespace in which pods can be made.
+func namespace(t *testing.T, labels map[string]string) string {
+	t.Helper()
+	ns := fleet.Create(t, kc, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fleet.Unique("ns"), Labels: labels}})
+	fleet.Create(t, kc, serviceAccount(ns.Name))
+	t.Cleanup(func() {
+		if err := kc.DeleteAllOf(context.Background(), &corev1.Pod{}, client.InNamespace(ns.Name), client.GracePeriodSeconds(0)); err != nil {
+			t.Error(err)
+		}
+	})
+	return ns.Name
+}
+
+// serviceAccount returns the one that pods of a namespace need. No controller makes it.
+func serviceAccount(namespace string) *corev1.ServiceAccount {
+	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}}
+}
+
+// podWith returns a pod with an annotation, unless that is empty. No scheduler sees it.
+func podWith(namespace, key, list string) *corev1.Pod {
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fleet.Unique("pod"), Annotations: map[string]string{}},
+		Spec:       corev1.PodSpec{AutomountServiceAccountToken: new(false), Containers: []corev1.Container{{Name: "c", Image: "none"}}},
+	}
+	if list != "" {
+		p.Annotations[key] = list
+	}
+	return p
+}
+
+// listing returns a pod with a list of PodNetworks.
+func listing(namespace, list string) *corev1.Pod {
+	return podWith(namespace, podnetwork.AnnotationNetworks, list)
+}
+
+// lists returns a list of networks.
+func lists(names ...string) string {
+	var elements []string
+	for _, name := range names {
+		elements = append(elements, fmt.Sprintf(`{"podNetworkName": %q}`, name))
+	}
+	return "[" + strings.Join(elements, ", ") + "]"
+}
+
+// selecting returns a pod of the team's that selects definitions.
+func selecting(list string) *corev1.Pod { return podWith(team, npwg.AnnotationNetworks, list) }
 
 // network makes a PodNetwork.
 func network(t *testing.T, name, provider string, refs ...v1alpha1.ParametersRef) *v1alpha1.PodNetwork {
@@ -27,6 +143,12 @@ func network(t *testing.T, name, provider string, refs ...v1alpha1.ParametersRef
 	return fleet.Create(t, kc, &v1alpha1.PodNetwork{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.PodNetworkSpec{Provider: provider, ParametersRefs: refs},
 	})
+}
+
+// foreign makes a PodNetwork of another provider, which is Ready once that says so.
+func foreign(t *testing.T, name string) *v1alpha1.PodNetwork {
+	t.Helper()
+	return network(t, name, "foo.io/bar", v1alpha1.ParametersRef{Group: "foo.io", Kind: "Params", Name: "x"})
 }
 
 // attachment makes a PodNetworkAttachment of the namespace team, with InterfaceParameters of its
@@ -54,40 +176,39 @@ func toDefinition(name string) v1alpha1.ParametersRef {
 	return v1alpha1.ParametersRef{Group: networks.GroupDefinition, Kind: networks.KindDefinition, Namespace: infra, Name: name}
 }
 
-// macvlan makes InterfaceParameters; those of a network have a master.
-func macvlan(t *testing.T, namespace, name string, master v1alpha1.InterfaceName, mtu int32) *v1alpha1.InterfaceParameters {
+// parameters makes InterfaceParameters.
+func parameters(t *testing.T, namespace, name string, spec v1alpha1.InterfaceParametersSpec) *v1alpha1.InterfaceParameters {
 	t.Helper()
-	return fleet.Create(t, kc, &v1alpha1.InterfaceParameters{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec:       v1alpha1.InterfaceParametersSpec{MTU: mtu, Macvlan: &v1alpha1.MacvlanParameters{Master: master}},
-	})
+	return fleet.Create(t, kc, &v1alpha1.InterfaceParameters{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: spec})
 }
 
-// pool makes an IPPool whose addresses may be those of others, too.
+// macvlan is what InterfaceParameters say; those of a network have a master.
+func macvlan(master v1alpha1.InterfaceName, mtu int32) v1alpha1.InterfaceParametersSpec {
+	return v1alpha1.InterfaceParametersSpec{MTU: mtu, Macvlan: &v1alpha1.MacvlanParameters{Master: master}}
+}
+
+// pool makes an IPPool, whose addresses may be those of others, too. Each range has a gateway.
 func pool(t *testing.T, name string, cidrs ...string) *v1alpha1.IPPool {
 	t.Helper()
 	o := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPPoolSpec{Domain: name}}
 	for _, c := range cidrs {
-		o.Spec.Ranges = append(o.Spec.Ranges, v1alpha1.Range{CIDR: c})
+		o.Spec.Ranges = append(o.Spec.Ranges, v1alpha1.Range{CIDR: c, Gateway: gatewayOf(c)})
 	}
 	return fleet.Create(t, kc, o)
 }
 
-// definition makes a definition of the namespace infra with this IPAM section.
-func definition(t *testing.T, name, ipam string) *nad.NetworkAttachmentDefinition {
-	t.Helper()
-	return fleet.Create(t, kc, &nad.NetworkAttachmentDefinition{
-		ObjectMeta: metav1.ObjectMeta{Namespace: infra, Name: name},
-		Spec:       nad.NetworkAttachmentDefinitionSpec{Config: fmt.Sprintf(`{"cniVersion":"1.0.0","name":%q,"type":"bridge","ipam":%s}`, name, ipam)},
-	})
+// gatewayOf returns the first address of a range that ends in 0 or in ::.
+func gatewayOf(cidr string) string {
+	network, _, _ := strings.Cut(cidr, "/")
+	return strings.TrimSuffix(network, "0") + "1"
 }
 
-// pod makes a pod of the namespace team that lists networks. No scheduler sees it.
-func pod(t *testing.T, name, list string) *corev1.Pod {
+// define makes a definition, and deletes it when the test ends.
+func define(t *testing.T, namespace, name, config string, annotations map[string]string) *nad.NetworkAttachmentDefinition {
 	t.Helper()
-	return fleet.Create(t, kc, &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: name, Annotations: map[string]string{podnetwork.AnnotationNetworks: list}},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "none"}}},
+	return create(t, &nad.NetworkAttachmentDefinition{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: annotations},
+		Spec:       nad.NetworkAttachmentDefinitionSpec{Config: config},
 	})
 }
 
@@ -153,16 +274,23 @@ func provide(t *testing.T, o *v1alpha1.PodNetwork, status metav1.ConditionStatus
 	})
 }
 
-// rendered waits until the definition of that name has a configuration as want says, and returns
-// it.
+// rendered waits until the definition of that name in Tenure's namespace has a configuration that
+// is want, and returns it.
 func rendered(t *testing.T, name, want string) *nad.NetworkAttachmentDefinition {
+	t.Helper()
+	return awaitConfig(t, name, want, func(got, want string) bool { return got == want })
+}
+
+// awaitConfig waits until the definition of that name in Tenure's namespace has a configuration
+// that is good, compared with want, and returns it.
+func awaitConfig(t *testing.T, name, want string, good func(got, want string) bool) *nad.NetworkAttachmentDefinition {
 	t.Helper()
 	o := &nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: podnetwork.Namespace, Name: name}}
 	fleet.Eventually(t, within, func() error {
 		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
 			return err
 		}
-		if o.Spec.Config != want {
+		if !good(o.Spec.Config, want) {
 			return fmt.Errorf("definition %s is %s; want %s", name, o.Spec.Config, want)
 		}
 		return nil

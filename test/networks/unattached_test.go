@@ -1,7 +1,6 @@
 package networks_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -17,31 +16,21 @@ import (
 // TestPodWithoutItsPodNetworks (W1, W5): of a pod that runs, and whose node does not say what it
 // was attached to, an Event tells; of one whose node does, none.
 func TestPodWithoutItsPodNetworks(t *testing.T) {
-	ctx := t.Context()
 	for _, name := range []string{"attached", "forgotten"} {
-		p := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: name, Annotations: map[string]string{podnetwork.AnnotationNetworks: `[{"podNetworkName": "default"}]`}},
-			Spec:       corev1.PodSpec{NodeName: "worker", Containers: []corev1.Container{{Name: "c", Image: "none"}}},
-		}
+		p := listing(team, lists("default"))
+		p.Name, p.Spec.NodeName = name, "worker"
 		if name == "attached" {
 			p.Annotations[podnetwork.AnnotationIPs] = "[]"
 		}
-		if err := kc.Create(ctx, p); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := client.IgnoreNotFound(kc.Delete(context.WithoutCancel(ctx), p, client.GracePeriodSeconds(0))); err != nil {
-				t.Error(err)
-			}
-		})
+		create(t, p)
 		p.Status.Phase, p.Status.StartTime = corev1.PodRunning, new(metav1.NewTime(time.Now().Add(-time.Hour)))
-		if err := kc.Status().Update(ctx, p); err != nil {
+		if err := kc.Status().Update(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
 	}
 	fleet.Event(t, kc, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "forgotten"}}, podnetworks.ReasonNotAttached)
 	var list corev1.EventList
-	if err := kc.List(ctx, &list, client.InNamespace(team)); err != nil {
+	if err := kc.List(t.Context(), &list, client.InNamespace(team)); err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range list.Items {

@@ -8,39 +8,26 @@ import (
 	"testing"
 	"time"
 
-	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/podnetwork"
-	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/api/vif"
 	"github.com/tenure-ipam/tenure/attach/controller/podnetworks"
 	networks "github.com/tenure-ipam/tenure/attach/podnetwork"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
-// parameters makes InterfaceParameters of the team.
-func parameters(t *testing.T, name string, spec v1alpha1.InterfaceParametersSpec) *v1alpha1.InterfaceParameters {
-	t.Helper()
-	return fleet.Create(t, kc, &v1alpha1.InterfaceParameters{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: name}, Spec: spec})
-}
-
-func macvlan(master v1alpha1.InterfaceName) v1alpha1.InterfaceParametersSpec {
-	return v1alpha1.InterfaceParametersSpec{Macvlan: &v1alpha1.MacvlanParameters{Master: master}}
-}
-
-// TestDefinitions (K3): of a definition that says by its annotation which network it is one with a
-// configuration is made, which follows it, and goes with it.
-func TestDefinitions(t *testing.T) {
-	name := pool(t, "10.0.0.0/24")
-	p := parameters(t, fleet.Unique("params"), macvlan("eth1"))
+// TestDefinitionsOfVIFs (K3): of a definition that says by its annotation which network it is one
+// with a configuration is made, which follows it, and goes with it.
+func TestDefinitionsOfVIFs(t *testing.T) {
+	name := newPool(t, "10.0.0.0/24")
+	p := parameters(t, team, fleet.Unique("params"), macvlan("eth1", 0))
 	d := definition(t, team, vif.AnnotationNetwork, fmt.Sprintf(`{"pool": %q, "interfaceParameters": %q}`, name, p.Name))
 	config := func(rest string) string {
 		return fmt.Sprintf(`{"cniVersion":"1.0.0","name":%q,%s,"ipam":{"type":"tenure","pool":%q}}`, made(d).Name, rest, name)
 	}
-	m := rendered(t, d, config(`"type":"macvlan","capabilities":{"mac":true},"master":"eth1"`))
+	m := renders(t, d, config(`"type":"macvlan","capabilities":{"mac":true},"master":"eth1"`))
 	if got, want := m.Annotations[podnetwork.AnnotationMadeFor], vif.Fingerprint(d.Annotations); got != want {
 		t.Errorf("it is made for %q; want %q", got, want)
 	}
@@ -53,26 +40,26 @@ func TestDefinitions(t *testing.T) {
 		fleet.Edit(t, kc, d, func() { d.Annotations[vif.AnnotationNetwork] = text })
 	}
 	edited(fmt.Sprintf(`{"pool": %q, "interfaceParameters": {"ipvlan": {"master": "eth2"}, "mtu": 9000}}`, name))
-	m = rendered(t, d, config(`"type":"ipvlan","master":"eth2","mtu":9000`))
+	m = renders(t, d, config(`"type":"ipvlan","master":"eth2","mtu":9000`))
 	if got, want := m.Annotations[podnetwork.AnnotationMadeFor], vif.Fingerprint(d.Annotations); got != want {
 		t.Errorf("once edited it is made for %q; want %q", got, want)
 	}
 	// Somebody edits what is made, and deletes it.
 	fleet.Edit(t, kc, m, func() { m.Spec.Config = `{"type": "bridge"}` })
-	rendered(t, d, `"type":"ipvlan"`)
+	renders(t, d, `"type":"ipvlan"`)
 	fleet.Delete(t, kc, m)
-	rendered(t, d, `"type":"ipvlan"`)
+	renders(t, d, `"type":"ipvlan"`)
 	// Nothing is left of what is wrong now.
 	edited(`{"pool": 7}`)
 	fleet.Gone(t, kc, m, within)
 	said(t, d, podnetworks.ReasonVIFInvalid, "annotation tenure.dev/vif: it is no JSON object as it should be")
 	edited(inline(name))
-	rendered(t, d, `"type":"macvlan"`)
+	renders(t, d, `"type":"macvlan"`)
 	// One with a configuration needs none.
 	fleet.Edit(t, kc, d, func() { d.Spec.Config = `{"type": "bridge"}` })
 	fleet.Gone(t, kc, m, within)
 	fleet.Edit(t, kc, d, func() { d.Spec.Config = "" })
-	rendered(t, d, `"type":"macvlan"`)
+	renders(t, d, `"type":"macvlan"`)
 	fleet.Delete(t, kc, d)
 	fleet.Gone(t, kc, m, within)
 }
@@ -82,14 +69,14 @@ func TestFollowsWhatItNames(t *testing.T) {
 	name, params := fleet.Unique("pool"), fleet.Unique("params")
 	d := definition(t, team, vif.AnnotationNetwork, fmt.Sprintf(`{"pool": %q, "interfaceParameters": %q}`, name, params))
 	said(t, d, podnetworks.ReasonVIFPoolNotFound, "IPPool "+name+" does not exist: make it, or name another")
-	o := fleet.Create(t, kc, &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPPoolSpec{Domain: name, Ranges: []v1alpha1.Range{{CIDR: "10.0.0.0/24"}}}})
+	o := pool(t, name, "10.0.0.0/24")
 	said(t, d, podnetworks.ReasonVIFParametersNotFound, "InterfaceParameters "+team+"/"+params+" does not exist: make it")
-	p := parameters(t, params, macvlan("eth1"))
-	m := rendered(t, d, `"master":"eth1"`)
+	p := parameters(t, team, params, macvlan("eth1", 0))
+	m := renders(t, d, `"master":"eth1"`)
 	fleet.Delete(t, kc, p)
 	fleet.Gone(t, kc, m, within)
-	p = parameters(t, params, macvlan("eth2"))
-	rendered(t, d, `"master":"eth2"`)
+	p = parameters(t, team, params, macvlan("eth2", 0))
+	renders(t, d, `"master":"eth2"`)
 	fleet.Delete(t, kc, o)
 	fleet.Gone(t, kc, m, within)
 	fleet.Delete(t, kc, d)
@@ -128,8 +115,8 @@ func TestInlineParameters(t *testing.T) {
 // TestWrongDefinitions (K3): what is wrong with a definition is said on it, once, and nothing is
 // made of it.
 func TestWrongDefinitions(t *testing.T) {
-	name := pool(t, "10.0.0.0/24")
-	nowhere := parameters(t, fleet.Unique("params"), macvlan(""))
+	name := newPool(t, "10.0.0.0/24")
+	nowhere := parameters(t, team, fleet.Unique("params"), macvlan("", 0))
 	for what, tt := range map[string]struct{ key, text, reason, words string }{
 		"K3 a subnet that no pool has": {
 			vif.AnnotationKuryr, `{"subnetId": "a7d1"}`, podnetworks.ReasonVIFPoolNotFound, `no IPPool has Neutron's subnet "a7d1"`,
@@ -174,30 +161,23 @@ func TestWrongDefinitions(t *testing.T) {
 	d := definition(t, team, vif.AnnotationNetwork, inline(name), vif.AnnotationKuryr, `{"subnetId": "a7d1"}`)
 	said(t, d, podnetworks.ReasonVIFInvalid, "are both there: keep one")
 	// The name of what would be made is somebody else's.
-	theirs := fleet.Create(t, kc, &nad.NetworkAttachmentDefinition{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "tenure-system", Name: vif.DefinitionName(team, "taken")}, Spec: nad.NetworkAttachmentDefinitionSpec{Config: `{}`},
-	})
-	taken := fleet.Create(t, kc, &nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{
-		Namespace: team, Name: "taken", Annotations: map[string]string{vif.AnnotationNetwork: inline(name)},
-	}})
+	theirs := define(t, podnetwork.Namespace, vif.DefinitionName(team, "taken"), `{}`, nil)
+	taken := define(t, team, "taken", "", map[string]string{vif.AnnotationNetwork: inline(name)})
 	said(t, taken, podnetworks.ReasonVIFInvalid, "is there already and is somebody else's")
-	rendered(t, taken, "{}")
+	renders(t, taken, "{}")
 	fleet.Delete(t, kc, theirs)
 	fleet.Edit(t, kc, taken, func() { taken.Annotations["note"] = "look again" })
-	rendered(t, taken, "macvlan")
+	renders(t, taken, "macvlan")
 }
 
 // TestDeletedMeanwhile (K3): what is made of a definition that is deleted while no controller runs
 // goes when one does.
 func TestDeletedMeanwhile(t *testing.T) {
 	d := lan(t)
-	m := rendered(t, d, "macvlan")
-	if err := stop(); err != nil {
-		t.Fatal(err)
-	}
-	stop = func() error { return nil }
+	m := renders(t, d, "macvlan")
+	alone(t)
 	fleet.Delete(t, kc, d)
-	if err := start(context.Background(), true); err != nil {
+	if err := start(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	fleet.Gone(t, kc, m, within)

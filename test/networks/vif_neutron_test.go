@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,7 +22,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/vif"
 	"github.com/tenure-ipam/tenure/attach/controller/podnetworks"
 	"github.com/tenure-ipam/tenure/claims/vifs"
-	program "github.com/tenure-ipam/tenure/cmd/tenure-controller/controller"
+	"github.com/tenure-ipam/tenure/cmd/tenure-controller/controller"
 	"github.com/tenure-ipam/tenure/test/fleet"
 	"github.com/tenure-ipam/tenure/test/neutron"
 )
@@ -44,10 +43,11 @@ func subnets(t *testing.T, parameters string, ids ...string) *v1alpha1.IPPool {
 	}})
 }
 
-// central makes InterfaceParameters of Tenure's own namespace, where pools name them.
-func central(t *testing.T, spec v1alpha1.InterfaceParametersSpec) *v1alpha1.InterfaceParameters {
+// central makes InterfaceParameters of Tenure's own namespace, where pools name them, and returns
+// their name.
+func central(t *testing.T) string {
 	t.Helper()
-	return fleet.Create(t, kc, &v1alpha1.InterfaceParameters{ObjectMeta: metav1.ObjectMeta{Namespace: podnetwork.Namespace, Name: fleet.Unique("params")}, Spec: spec})
+	return parameters(t, podnetwork.Namespace, fleet.Unique("params"), macvlan("eth1", 0)).Name
 }
 
 func kuryrConfig(subnet string) string { return fmt.Sprintf(`{"subnetId": %q}`, subnet) }
@@ -60,28 +60,28 @@ func TestSubnet(t *testing.T) {
 	said(t, d, podnetworks.ReasonVIFPoolNotFound, fmt.Sprintf("no IPPool has Neutron's subnet %q: make one that has it in spec.source.neutron.subnetIDs", id))
 	pool := subnets(t, "", subnetID(), id)
 	said(t, d, podnetworks.ReasonVIFInvalid, "interfaceParameters is missing, which says how interfaces are made: give the name of InterfaceParameters of the definition's namespace, or what such have in spec; or give IPPool "+pool.Name)
-	a, b := central(t, macvlan("eth1")), macvlan("eth2")
+	a := central(t)
 	source := pool.Spec.Source.Neutron
 	set := func(change func(*v1alpha1.NeutronSource)) {
 		t.Helper()
 		fleet.Edit(t, kc, pool, func() { change(pool.Spec.Source.Neutron) })
 	}
-	set(func(s *v1alpha1.NeutronSource) { s.InterfaceParameters = a.Name })
-	m := rendered(t, d, `"master":"eth1","ipam":{"type":"tenure","pool":"`+pool.Name+`"}`)
+	set(func(s *v1alpha1.NeutronSource) { s.InterfaceParameters = a })
+	m := renders(t, d, `"master":"eth1","ipam":{"type":"tenure","pool":"`+pool.Name+`"}`)
 	missing := fleet.Unique("params")
 	set(func(s *v1alpha1.NeutronSource) { s.InterfaceParameters = missing })
 	fleet.Gone(t, kc, m, within)
 	said(t, d, podnetworks.ReasonVIFParametersNotFound, "IPPool "+pool.Name+": spec.source.neutron.interfaceParameters: InterfaceParameters tenure-system/"+missing+" does not exist: make it")
-	fleet.Create(t, kc, &v1alpha1.InterfaceParameters{ObjectMeta: metav1.ObjectMeta{Namespace: podnetwork.Namespace, Name: missing}, Spec: b})
-	m = rendered(t, d, `"master":"eth2"`)
+	parameters(t, podnetwork.Namespace, missing, macvlan("eth2", 0))
+	m = renders(t, d, `"master":"eth2"`)
 	if got, want := m.Annotations[podnetwork.AnnotationMadeFor], vif.Fingerprint(d.Annotations); got != want {
 		t.Errorf("it is made for %q; want %q", got, want)
 	}
-	second := subnets(t, a.Name, id)
+	second := subnets(t, a, id)
 	fleet.Gone(t, kc, m, within)
 	said(t, d, podnetworks.ReasonVIFPoolAmbiguous, "IPPools "+pool.Name+" and "+second.Name+" have Neutron's subnet")
 	set(func(s *v1alpha1.NeutronSource) { s.SubnetIDs = source.SubnetIDs[:1] })
-	rendered(t, d, `"pool":"`+second.Name+`"`)
+	renders(t, d, `"pool":"`+second.Name+`"`)
 	fleet.Delete(t, kc, second)
 	fleet.Gone(t, kc, m, within)
 	fleet.Delete(t, kc, d)
@@ -91,15 +91,15 @@ func TestSubnet(t *testing.T) {
 // parameters come first. A plugin that takes no hardware address is refused.
 func TestSubnetInOwnForm(t *testing.T) {
 	id := subnetID()
-	pool := subnets(t, central(t, macvlan("eth1")).Name, id)
-	own := parameters(t, fleet.Unique("params"), macvlan("eth7"))
+	pool := subnets(t, central(t), id)
+	own := parameters(t, team, fleet.Unique("params"), macvlan("eth7", 0))
 	for text, want := range map[string]string{
 		kuryrConfig(id):                        `"master":"eth1"`,
 		fmt.Sprintf(`{"pool": %q}`, pool.Name): `"master":"eth1"`,
 		fmt.Sprintf(`{"subnetId": %q, "interfaceParameters": %q}`, id, own.Name):                    `"master":"eth7"`,
 		fmt.Sprintf(`{"subnetId": %q, "interfaceParameters": {"macvlan": {"master": "eth8"}}}`, id): `"master":"eth8"`,
 	} {
-		rendered(t, definition(t, team, vif.AnnotationNetwork, text), want)
+		renders(t, definition(t, team, vif.AnnotationNetwork, text), want)
 	}
 	for _, plugin := range []string{`{"ipvlan": {"master": "eth1"}}`, `{"vlan": {"master": "eth1", "id": 7}}`} {
 		d := definition(t, team, vif.AnnotationNetwork, fmt.Sprintf(`{"subnetId": %q, "interfaceParameters": %s}`, id, plugin))
@@ -116,7 +116,7 @@ func withNeutron(t *testing.T) *neutron.Server {
 	if err := os.WriteFile(clouds, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	restart(t, true, func(cfg *program.Config) {
+	restart(t, func(cfg *controller.Config) {
 		cfg.NeutronClouds, cfg.NeutronEvery, cfg.KuryrAnnotation = clouds, 2*time.Second, true
 	})
 	return server
@@ -164,11 +164,11 @@ func TestPort(t *testing.T) {
 	server := withNeutron(t)
 	network := server.Network(t, neutron.Network{Subnets: []neutron.Subnet{{CIDR: "10.0.0.0/24"}}})
 	pool := fleet.Create(t, kc, &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: fleet.Unique("subnets")}, Spec: v1alpha1.IPPoolSpec{Source: &v1alpha1.PoolSource{
-		Neutron: &v1alpha1.NeutronSource{SubnetIDs: []string{network.Subnets[0].ID}, InterfaceParameters: central(t, macvlan("eth1")).Name},
+		Neutron: &v1alpha1.NeutronSource{SubnetIDs: []string{network.Subnets[0].ID}, InterfaceParameters: central(t)},
 	}}})
 	d := definition(t, team, vif.AnnotationKuryr, kuryrConfig(network.Subnets[0].ID))
-	rendered(t, d, `"pool":"`+pool.Name+`"`)
-	p := newPod(d.Name)
+	renders(t, d, `"pool":"`+pool.Name+`"`)
+	p := selecting(d.Name)
 	p.Annotations[vif.AnnotationKuryrMap] = eth0
 	fleet.Create(t, kc, p)
 	got := mapped(t, p, "eth1")["eth1"]
@@ -206,7 +206,7 @@ func TestPort(t *testing.T) {
 func TestKuryrAnnotation(t *testing.T) {
 	before := pod(t, lan(t).Name)
 	mapped(t, before, "net1")
-	restart(t, true, func(cfg *program.Config) { cfg.KuryrAnnotation = true })
+	restart(t, func(cfg *controller.Config) { cfg.KuryrAnnotation = true })
 	kuryrMap(t, before, "net1")
 	d := lan(t)
 	p := pod(t, d.Name+","+d.Name)
@@ -216,7 +216,7 @@ func TestKuryrAnnotation(t *testing.T) {
 	}
 	fleet.Edit(t, kc, p, func() { p.Annotations[vif.AnnotationKuryrMap] = eth0 })
 	kuryrMap(t, p, "eth0", "net1", "net2")
-	odd := newPod(d.Name)
+	odd := selecting(d.Name)
 	odd.Annotations[vif.AnnotationKuryrMap] = `{"versioned_object.name": "PodState"}`
 	fleet.Create(t, kc, odd)
 	mapped(t, odd, "net1")
@@ -232,9 +232,9 @@ func TestKuryrAnnotation(t *testing.T) {
 func TestKuryrsMistakes(t *testing.T) {
 	id := subnetID()
 	fleet.Create(t, kc, &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: fleet.Unique("unread")}, Spec: v1alpha1.IPPoolSpec{
-		Source: &v1alpha1.PoolSource{Neutron: &v1alpha1.NeutronSource{SubnetIDs: []string{id}, InterfaceParameters: central(t, macvlan("eth1")).Name}},
+		Source: &v1alpha1.PoolSource{Neutron: &v1alpha1.NeutronSource{SubnetIDs: []string{id}, InterfaceParameters: central(t)}},
 	}})
-	near, far := lan(t), definition(t, infra, vif.AnnotationNetwork, inline(pool(t, "10.0.0.0/24")), "tenure.dev/namespaces", "*")
+	near, far := lan(t), definition(t, infra, vif.AnnotationNetwork, inline(newPool(t, "10.0.0.0/24")), "tenure.dev/namespaces", "*")
 	for what, list := range map[string]string{
 		"K2 names": fmt.Sprintf("%s/%s , %s", infra, far.Name, near.Name),
 		"K2 JSON":  fmt.Sprintf(`[{"name": %q, "namespace": %q}, {"name": %q}]`, far.Name, infra, near.Name),
@@ -251,7 +251,7 @@ func TestKuryrsMistakes(t *testing.T) {
 	if m, err := vif.ParseMap(held.Annotations[vif.AnnotationMap]); err != nil || len(m) > 0 {
 		t.Errorf("it has the map %v, %v; want none before all interfaces are decided", m, err)
 	}
-	bare := fleet.Create(t, kc, &nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: fleet.Unique("bare")}})
+	bare := define(t, team, fleet.Unique("bare"), "", nil)
 	mapped(t, pod(t, bare.Name+","+near.Name), "net2") // the node says what it lacks
 	// An edit mends it: the claim is made by Kuryr's name.
 	fleet.Edit(t, kc, wrong, func() { wrong.Annotations[vif.AnnotationKuryr] = kuryrConfig(id) })

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
@@ -15,32 +14,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/api/podnetwork"
-	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/api/vif"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
-// within is how long the controller has to take notice.
-const within = 10 * time.Second
-
-// pool makes an IPPool of a domain of its own with a gateway in each range.
-func pool(t *testing.T, cidrs ...string) string {
+// newPool makes an IPPool, and returns its name.
+func newPool(t *testing.T, cidrs ...string) string {
 	t.Helper()
-	name := fleet.Unique("pool")
-	o := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPPoolSpec{Domain: name}}
-	for _, c := range cidrs {
-		o.Spec.Ranges = append(o.Spec.Ranges, v1alpha1.Range{CIDR: c, Gateway: gatewayOf(c)})
-	}
-	fleet.Create(t, kc, o)
-	return name
-}
-
-// gatewayOf returns the first address of a range that ends in 0 or in ::.
-func gatewayOf(cidr string) string {
-	network, _, _ := strings.Cut(cidr, "/")
-	return strings.TrimSuffix(network, "0") + "1"
+	return pool(t, fleet.Unique("pool"), cidrs...).Name
 }
 
 // inline is an annotation of the pool, with macvlan inline.
@@ -48,20 +30,20 @@ func inline(pool string) string {
 	return fmt.Sprintf(`{"pool": %q, "interfaceParameters": {"macvlan": {"master": "eth1"}, "mtu": 1400}}`, pool)
 }
 
-// definition makes a definition without a configuration, with this annotation.
+// definition makes a definition without a configuration, with this annotation and more.
 func definition(t *testing.T, namespace, key, text string, more ...string) *nad.NetworkAttachmentDefinition {
 	t.Helper()
-	o := &nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fleet.Unique("net"), Annotations: map[string]string{key: text}}}
+	annotations := map[string]string{key: text}
 	for i := 0; i < len(more); i += 2 {
-		o.Annotations[more[i]] = more[i+1]
+		annotations[more[i]] = more[i+1]
 	}
-	return fleet.Create(t, kc, o)
+	return define(t, namespace, fleet.Unique("net"), "", annotations)
 }
 
 // lan makes a definition of the team's, of a pool of its own.
 func lan(t *testing.T) *nad.NetworkAttachmentDefinition {
 	t.Helper()
-	return definition(t, team, vif.AnnotationNetwork, inline(pool(t, "10.0.0.0/24")))
+	return definition(t, team, vif.AnnotationNetwork, inline(newPool(t, "10.0.0.0/24")))
 }
 
 // made returns what is made of a definition, which may not be there.
@@ -69,33 +51,16 @@ func made(o *nad.NetworkAttachmentDefinition) *nad.NetworkAttachmentDefinition {
 	return &nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: podnetwork.Namespace, Name: vif.DefinitionName(o.Namespace, o.Name)}}
 }
 
-// rendered waits until what is made of a definition has a configuration with these words.
-func rendered(t *testing.T, of *nad.NetworkAttachmentDefinition, words string) *nad.NetworkAttachmentDefinition {
+// renders waits until what is made of a definition has a configuration with these words.
+func renders(t *testing.T, of *nad.NetworkAttachmentDefinition, words string) *nad.NetworkAttachmentDefinition {
 	t.Helper()
-	o := made(of)
-	fleet.Eventually(t, within, func() error {
-		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
-			return err
-		}
-		if !strings.Contains(o.Spec.Config, words) {
-			return fmt.Errorf("what is made of %s is %s; want %s in it", of.Name, o.Spec.Config, words)
-		}
-		return nil
-	})
-	return o
+	return awaitConfig(t, made(of).Name, words, strings.Contains)
 }
 
-// newPod returns a pod of the team that selects networks. No scheduler sees it.
-func newPod(list string) *corev1.Pod {
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: fleet.Unique("pod"), Annotations: map[string]string{npwg.AnnotationNetworks: list}},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "none"}}},
-	}
-}
-
+// pod makes a pod of the team's that selects definitions.
 func pod(t *testing.T, list string) *corev1.Pod {
 	t.Helper()
-	return fleet.Create(t, kc, newPod(list))
+	return create(t, selecting(list))
 }
 
 // mapped waits until a pod has a map of these interfaces, and returns it.

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
-	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,6 +17,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/api/vif"
 	"github.com/tenure-ipam/tenure/claims/vifs"
+	"github.com/tenure-ipam/tenure/cmd/tenure-controller/controller"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
@@ -27,14 +27,14 @@ func TestOff(t *testing.T) {
 	d := lan(t)
 	first := pod(t, d.Name)
 	before := mapped(t, first, "net1")
-	restart(t, false)
+	restart(t, func(c *controller.Config) { c.VIFs = false })
 	fleet.Gone(t, kc, made(d), within)
 	p := pod(t, d.Name)
 	other := lan(t)
 	time.Sleep(2 * time.Second) // something that should not come
 	none(t, p)
 	fleet.Gone(t, kc, made(other), within)
-	if err := start(context.Background(), true); err != nil {
+	if err := start(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	mapped(t, p, "net1")
@@ -46,7 +46,7 @@ func TestOff(t *testing.T) {
 // TestOlderFormat (K7): the annotation of pods that Kuryr had before has no effect.
 func TestOlderFormat(t *testing.T) {
 	d := lan(t)
-	older := newPod("")
+	older := selecting("")
 	older.Annotations["openstack.org/kuryr-additional-subnets"] = "11111111-1111-1111-1111-111111111111"
 	fleet.Create(t, kc, older)
 	mapped(t, pod(t, d.Name), "net1") // one that was made later has been looked at
@@ -86,7 +86,7 @@ func TestFormats(t *testing.T) {
 // TestMap (K5): the map has what a node, or a program that asks nobody else, has to know; and the
 // claim is the pod's, and goes with it, and its address with the claim.
 func TestMap(t *testing.T) {
-	name := pool(t, "10.0.0.0/24", "fd00::/64")
+	name := newPool(t, "10.0.0.0/24", "fd00::/64")
 	d := definition(t, team, vif.AnnotationNetwork, inline(name))
 	p := pod(t, fmt.Sprintf(`[{"name": %q, "ips": ["10.0.0.77/24", "fd00::77"], "mac": "02:00:00:00:00:07"}, {"name": %[1]q}]`, d.Name))
 	m := mapped(t, p, "net1", "net2")
@@ -135,7 +135,7 @@ func TestNobodyElseWrites(t *testing.T) {
 	d := lan(t)
 	p := pod(t, d.Name)
 	mapped(t, p, "net1")
-	forged := newPod(d.Name)
+	forged := selecting(d.Name)
 	forged.Annotations[vif.AnnotationMap] = "{}"
 	binding := &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: pod(t, "nowhere").Name, Annotations: map[string]string{vif.AnnotationMap: "{}"}},
@@ -153,35 +153,25 @@ func TestNobodyElseWrites(t *testing.T) {
 		},
 		"a binding": func() error { return kc.SubResource("binding").Create(t.Context(), bound, binding) },
 	} {
-		if err := try(); err == nil || !strings.Contains(err.Error(), "for Tenure's controller to write") {
-			t.Errorf("%s: %v; want it refused", what, err)
-		}
+		refused(t, what, try(), "for Tenure's controller to write")
 	}
 	if err := fleet.TryEdit(t, kc, p, func() { p.Annotations["note"] = "ours" }); err != nil {
 		t.Errorf("another annotation: %v", err)
 	}
 	mapped(t, p, "net1")
-	as, err := client.New(role, client.Options{Scheme: kc.Scheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := fleet.TryEdit(t, as, p, func() { p.Annotations["note"] = "the controller's" }); err == nil || !strings.Contains(err.Error(), "changes nothing of a pod's metadata but") {
-		t.Errorf("another annotation by the controller: %v; want it refused", err)
-	}
-	stray := &ipamclaims.IPAMClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "stray", Labels: map[string]string{vif.LabelClaim: "u"}}, Spec: ipamclaims.IPAMClaimSpec{Network: "x", Interface: "net1"},
-	}
-	if err := as.Create(t.Context(), stray); err == nil || !strings.Contains(err.Error(), "those for interfaces of pods, which own them") {
-		t.Errorf("a claim that no pod owns, by the controller: %v; want it refused", err)
-	}
+	err := fleet.TryEdit(t, as, p, func() { p.Annotations["note"] = "the controller's" })
+	refused(t, "another annotation by the controller", err, "changes nothing of a pod's metadata but")
+	c := stray()
+	c.Labels = map[string]string{vif.LabelClaim: "u"}
+	refused(t, "a claim that no pod owns, by the controller", as.Create(t.Context(), c), ownedClaims)
 }
 
 // TestOneClaim (K4): whatever is repeated, each interface has one claim: two controllers work at
 // once, and are killed and started in the middle.
 func TestOneClaim(t *testing.T) {
 	d := lan(t)
-	rendered(t, d, "macvlan")
-	second, err := run(context.Background(), true)
+	renders(t, d, "macvlan")
+	second, err := run(context.Background(), func(c *controller.Config) { c.Webhooks = "" })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +179,7 @@ func TestOneClaim(t *testing.T) {
 	for range 20 {
 		pods = append(pods, pod(t, fmt.Sprintf("%[1]s,%[1]s", d.Name)))
 	}
-	if err := start(context.Background(), true); err != nil {
+	if err := start(context.Background()); err != nil {
 		t.Error(err)
 	}
 	if err := second(); err != nil {
@@ -247,7 +237,7 @@ func TestEnded(t *testing.T) {
 // TestClaimThatIsNamed (K4): an element that refers to a claim has that one, and none is made.
 func TestClaimThatIsNamed(t *testing.T) {
 	d := lan(t)
-	rendered(t, d, "macvlan")
+	renders(t, d, "macvlan")
 	p := pod(t, fmt.Sprintf(`[{"name": %q, "ipam-claim-reference": "mine"}]`, d.Name))
 	said(t, p, vifs.ReasonNotReady, "there is no IPAMClaim mine: make it")
 	c := fleet.Create(t, kc, &ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "mine"}, Spec: ipamclaims.IPAMClaimSpec{Network: made(d).Name, Interface: "net1"}})
@@ -266,13 +256,13 @@ func TestClaimThatIsNamed(t *testing.T) {
 // TestTold (K3, K6, K8): what holds a pod back, and what it cannot have, is said on the pod.
 func TestTold(t *testing.T) {
 	d := lan(t)
-	full := definition(t, team, vif.AnnotationNetwork, inline(pool(t, "10.9.0.0/30")))
-	closed := definition(t, infra, vif.AnnotationNetwork, inline(pool(t, "10.0.0.0/24")))
-	vlan := definition(t, team, vif.AnnotationNetwork, strings.Replace(inline(pool(t, "10.0.0.0/24")), "macvlan", "ipvlan", 1))
+	full := definition(t, team, vif.AnnotationNetwork, inline(newPool(t, "10.9.0.0/30")))
+	closed := definition(t, infra, vif.AnnotationNetwork, inline(newPool(t, "10.0.0.0/24")))
+	vlan := definition(t, team, vif.AnnotationNetwork, strings.Replace(inline(newPool(t, "10.0.0.0/24")), "macvlan", "ipvlan", 1))
 	mapped(t, pod(t, full.Name), "net1") // the only address
-	static := newPod(d.Name)
+	static := selecting(d.Name)
 	static.Annotations[corev1.MirrorPodAnnotationKey] = "x"
-	host := newPod(d.Name)
+	host := selecting(d.Name)
 	host.Spec.HostNetwork = true
 	wrong := definition(t, team, vif.AnnotationKuryr, `{"subnetId": "a7d1"}`)
 	for what, tt := range map[string]struct {
@@ -281,22 +271,22 @@ func TestTold(t *testing.T) {
 	}{
 		"K8 a static pod":          {static, vifs.ReasonRefused, "a static pod has no interfaces"},
 		"K8 the node's network":    {host, vifs.ReasonRefused, "has its node's network"},
-		"K8 eth0":                  {newPod(d.Name + "@eth0"), vifs.ReasonRefused, "eth0 is the interface of the default network"},
-		"one name twice":           {newPod(fmt.Sprintf("%[1]s@a,%[1]s@a", d.Name)), vifs.ReasonRefused, "another element has the interface a"},
-		"too many":                 {newPod(strings.Repeat(d.Name+",", 32) + d.Name), vifs.ReasonRefused, "32 can be"},
-		"K2 what cannot be read":   {newPod(fmt.Sprintf(`[{"name": %q, "ips": 7}]`, d.Name)), vifs.ReasonRefused, "annotation k8s.v1.cni.cncf.io/networks cannot be read"},
-		"a definition of another":  {newPod(infra + "/" + closed.Name), vifs.ReasonRefused, "does not let pods of namespace team use it"},
-		"no MAC can be given":      {newPod(fmt.Sprintf(`[{"name": %q, "mac": "02:00:00:00:00:07"}]`, vlan.Name)), vifs.ReasonRefused, "leave mac out"},
-		"K3 its definition":        {newPod(wrong.Name), vifs.ReasonNotReady, "nothing is made of its definition yet"},
-		"its claim has no address": {newPod(full.Name), vifs.ReasonNotReady, "SubnetExhausted"},
-		"an address of no range":   {newPod(fmt.Sprintf(`[{"name": %q, "ips": ["10.1.0.7"]}]`, d.Name)), vifs.ReasonNotReady, "RequestedIPsInvalid"},
+		"K8 eth0":                  {selecting(d.Name + "@eth0"), vifs.ReasonRefused, "eth0 is the interface of the default network"},
+		"one name twice":           {selecting(fmt.Sprintf("%[1]s@a,%[1]s@a", d.Name)), vifs.ReasonRefused, "another element has the interface a"},
+		"too many":                 {selecting(strings.Repeat(d.Name+",", 32) + d.Name), vifs.ReasonRefused, "32 can be"},
+		"K2 what cannot be read":   {selecting(fmt.Sprintf(`[{"name": %q, "ips": 7}]`, d.Name)), vifs.ReasonRefused, "annotation k8s.v1.cni.cncf.io/networks cannot be read"},
+		"a definition of another":  {selecting(infra + "/" + closed.Name), vifs.ReasonRefused, "does not let pods of namespace team use it"},
+		"no MAC can be given":      {selecting(fmt.Sprintf(`[{"name": %q, "mac": "02:00:00:00:00:07"}]`, vlan.Name)), vifs.ReasonRefused, "leave mac out"},
+		"K3 its definition":        {selecting(wrong.Name), vifs.ReasonNotReady, "nothing is made of its definition yet"},
+		"its claim has no address": {selecting(full.Name), vifs.ReasonNotReady, "SubnetExhausted"},
+		"an address of no range":   {selecting(fmt.Sprintf(`[{"name": %q, "ips": ["10.1.0.7"]}]`, d.Name)), vifs.ReasonNotReady, "RequestedIPsInvalid"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			if tt.pod == static {
 				tt.pod.Spec.NodeName = "node"
 			}
-			rendered(t, d, "macvlan")
-			rendered(t, vlan, "ipvlan")
+			renders(t, d, "macvlan")
+			renders(t, vlan, "ipvlan")
 			fleet.Create(t, kc, tt.pod)
 			said(t, tt.pod, tt.reason, tt.words)
 			if tt.reason == vifs.ReasonRefused {
@@ -313,7 +303,7 @@ func TestOtherNamespaces(t *testing.T) {
 		"by name": {"tenure.dev/namespaces", "other, " + team}, "all": {"tenure.dev/namespaces", "*"}, "by label": {"tenure.dev/namespace-selector", "team in (blue, red)"},
 	} {
 		t.Run(what, func(t *testing.T) {
-			d := definition(t, infra, vif.AnnotationNetwork, inline(pool(t, "10.0.0.0/24")), more...)
+			d := definition(t, infra, vif.AnnotationNetwork, inline(newPool(t, "10.0.0.0/24")), more...)
 			mapped(t, pod(t, infra+"/"+d.Name), "net1")
 		})
 	}
@@ -322,14 +312,12 @@ func TestOtherNamespaces(t *testing.T) {
 // TestTaken (K4): a claim of the name that is needed, and is somebody else's, is left alone. The
 // definition comes after the pod.
 func TestTaken(t *testing.T) {
-	d := &nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{
-		Namespace: team, Name: fleet.Unique("net"), Annotations: map[string]string{vif.AnnotationNetwork: inline(pool(t, "10.0.0.0/24"))},
-	}}
-	p := pod(t, d.Name)
+	name := fleet.Unique("net")
+	p := pod(t, name)
 	theirs := fleet.Create(t, kc, &ipamclaims.IPAMClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: vif.ClaimName(p.Name, string(p.UID), "net1")}, Spec: ipamclaims.IPAMClaimSpec{Network: "x", Interface: "net1"},
 	})
-	fleet.Create(t, kc, d)
+	define(t, team, name, "", map[string]string{vif.AnnotationNetwork: inline(newPool(t, "10.0.0.0/24"))})
 	said(t, p, vifs.ReasonTaken, "is not the pod's, and is left alone")
 	fleet.Delete(t, kc, theirs)
 	mapped(t, p, "net1")
