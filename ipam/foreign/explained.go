@@ -33,32 +33,32 @@ func (w *weighing) ofPool(c claim) bool {
 	return c.by == byStatus || w.MayUse == nil || w.explained(c) || w.MayUse(c.pod.Namespace)
 }
 
-// mayBar reports whether what is unexplained counts for a pod: of a pool that its namespace may not
-// use it does for as many addresses as those of a status, with those that are kept for the pod.
-func (w *weighing) mayBar(c claim) bool {
+// mayCount reports whether what is unexplained counts for a pod: of a pool that its namespace may
+// not use it does for as many addresses as those of a status, with those that are kept for the pod.
+func (w *weighing) mayCount(c claim) bool {
 	if w.ofPool(c) {
 		return true
 	}
-	if w.barred == nil {
-		w.barred = map[podOn]map[netip.Addr]bool{}
+	if w.counted == nil {
+		w.counted = map[podOn]map[netip.Addr]bool{}
 		for a, to := range w.Kept {
-			w.bar(podOn{to.UID.OfPod(), to.Node}, a)
+			w.count(podOn{to.UID.OfPod(), to.Node}, a)
 		}
 	}
 	on := c.pod.on()
-	if !w.barred[on][c.addr] && len(w.barred[on]) >= mostShown {
+	if !w.counted[on][c.addr] && len(w.counted[on]) >= mostShown {
 		return false
 	}
-	w.bar(on, c.addr)
+	w.count(on, c.addr)
 	return true
 }
 
-// bar notes that an address counts for a pod.
-func (w *weighing) bar(on podOn, a netip.Addr) {
-	if w.barred[on] == nil {
-		w.barred[on] = map[netip.Addr]bool{}
+// count notes that an address counts for a pod.
+func (w *weighing) count(on podOn, a netip.Addr) {
+	if w.counted[on] == nil {
+		w.counted[on] = map[netip.Addr]bool{}
 	}
-	w.barred[on][a] = true
+	w.counted[on][a] = true
 }
 
 // yields reports whether a claim, of an address that is not kept for its pod yet, is of a pod whose

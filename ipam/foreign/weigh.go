@@ -70,9 +70,9 @@ type weighing struct {
 	partly map[protocol.NodeName]string
 	// unseenOn is what nodes could not read of the pool's networks, as far as that was asked.
 	unseenOn map[protocol.NodeName]string
-	// barred are the addresses that are kept for pods, or that count for one whose namespace may
+	// counted are the addresses that are kept for pods, or that count for one whose namespace may
 	// not use the pool; nil until they are needed.
-	barred map[podOn]map[netip.Addr]bool
+	counted map[podOn]map[netip.Addr]bool
 }
 
 // Weigh finds what is to be kept of a pool, and whose word is missing for that. Which nodes have to
@@ -258,7 +258,7 @@ func (w *weighing) accepts(c claim) bool {
 	case c.by == byStatus:
 		return isKept || w.believed(c)
 	default:
-		return w.explained(c) || w.unexplained(c) && w.mayBar(c)
+		return w.explained(c) || w.unexplained(c) && w.mayCount(c)
 	}
 }
 

@@ -97,7 +97,7 @@ type plan struct {
 	// base is the pool that the writes are made to: its UID and resourceVersion
 	// must still be there.
 	base *v1alpha1.IPPool
-	// first are statuses of other pools, which must be written before: see [seen.bar].
+	// first are statuses of other pools, which must be written before: see [seen.fencingWrites].
 	first           []fencingWrite
 	addFinalizer    bool
 	removeFinalizer bool
