@@ -16,8 +16,8 @@ import (
 // use makes sure that this node has a confirmed use of c for pod's interface and
 // returns its name, with the claim's addresses. It must run under the claim's
 // lock. What it read live is as new as this call.
-func (a *Agent) use(ctx context.Context, c protocol.Claim, ask protocol.Use, conf *poolspec.Config, key store.Key) (name string, addrs []store.Address, err error) {
-	has, err := a.hasClaim(ctx, c, ask, key)
+func (a *Agent) use(ctx context.Context, c protocol.Claim, wanted protocol.Use, conf *poolspec.Config, key store.Key) (name string, addrs []store.Address, err error) {
+	has, err := a.hasClaim(ctx, c, wanted, key)
 	if err != nil {
 		return "", nil, err
 	}
@@ -39,8 +39,8 @@ func (a *Agent) use(ctx context.Context, c protocol.Claim, ask protocol.Use, con
 	}
 	blocked, why := "is in use on two other nodes", ""
 	for _, name := range names {
-		r := protocol.Right{Kind: protocol.RightUse, Name: name, SubLeaseRight: protocol.SubLeaseRight{Use: &ask, Addrs: bare, Leases: leases}}
-		if err := a.sameNode(ctx, r, ask, key); err != nil {
+		r := protocol.Right{Kind: protocol.RightUse, Name: name, SubLeaseRight: protocol.SubLeaseRight{Use: &wanted, Addrs: bare, Leases: leases}}
+		if err := a.sameNode(ctx, r, wanted, key); err != nil {
 			return "", nil, err
 		}
 		got, res, err := a.settleUse(ctx, r)
@@ -67,10 +67,10 @@ func (a *Agent) use(ctx context.Context, c protocol.Claim, ask protocol.Use, con
 
 // hasClaim reports whether this node has given the interface all of c's addresses, and no DEL has
 // come since: then it has them again, also of a pool that is stopped.
-func (a *Agent) hasClaim(ctx context.Context, c protocol.Claim, ask protocol.Use, key store.Key) (has bool, err error) {
+func (a *Agent) hasClaim(ctx context.Context, c protocol.Claim, wanted protocol.Use, key store.Key) (has bool, err error) {
 	err = a.st.ViewContext(ctx, func(tx *store.Tx) error {
 		has = false
-		for att, err := range tx.OfPod(ask.Pod.UID, ask.Interface) {
+		for att, err := range tx.OfPod(wanted.Pod.UID, wanted.Interface) {
 			if err != nil {
 				return err
 			}
@@ -124,7 +124,7 @@ func (a *Agent) useNames(ctx context.Context, claim protocol.UID) ([]string, err
 
 // sameNode refuses what may not share this node's use r: another interface of the
 // same pod, or another pod that still runs.
-func (a *Agent) sameNode(ctx context.Context, r protocol.Right, ask protocol.Use, key store.Key) error {
+func (a *Agent) sameNode(ctx context.Context, r protocol.Right, wanted protocol.Use, key store.Key) error {
 	var others []store.Attachment
 	err := a.st.ViewContext(ctx, func(tx *store.Tx) error {
 		others = others[:0]
@@ -142,8 +142,8 @@ func (a *Agent) sameNode(ctx context.Context, r protocol.Right, ask protocol.Use
 		return err
 	}
 	for _, att := range others {
-		if why, later := a.mayShare(att, ask); why != "" {
-			return &ClaimError{Claim: ask.Claim.String(), Why: why, Later: later}
+		if why, later := a.mayShare(att, wanted); why != "" {
+			return &ClaimError{Claim: wanted.Claim.String(), Why: why, Later: later}
 		}
 	}
 	return nil
@@ -152,14 +152,14 @@ func (a *Agent) sameNode(ctx context.Context, r protocol.Right, ask protocol.Use
 // mayShare returns why another attachment of a claim on this node forbids a new
 // one: while its sandbox is there, there would be two. Later says that the end of that
 // sandbox is all that it takes; another interface of the pod stays as long as the pod.
-func (a *Agent) mayShare(att store.Attachment, ask protocol.Use) (why string, later bool) {
+func (a *Agent) mayShare(att store.Attachment, wanted protocol.Use) (why string, later bool) {
 	switch {
-	case att.Pod.UID == ask.Pod.UID && att.IfName != ask.Interface:
+	case att.Pod.UID == wanted.Pod.UID && att.IfName != wanted.Interface:
 		return fmt.Sprintf("is already used by interface %s of this pod", att.IfName), false
 	case a.host.Gone(att):
 		return "", false
 	default:
-		return fmt.Sprintf("is in use by pod %s on this node%s", att.Pod, ask.Pod.Standoff(att.Pod)), true
+		return fmt.Sprintf("is in use by pod %s on this node%s", att.Pod, wanted.Pod.Standoff(att.Pod)), true
 	}
 }
 

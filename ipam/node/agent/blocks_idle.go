@@ -49,7 +49,7 @@ func (bs *blocks) idleRights(rights []protocol.Right) []protocol.Right {
 			return err
 		}
 		for _, r := range rights {
-			if asked(r) {
+			if isGranted(r) {
 				continue
 			}
 			used, err := inUse(tx, r)
@@ -113,9 +113,9 @@ func (bs *blocks) heldBack(tx *store.Tx, r protocol.Right) (bool, error) {
 	return n > 0, err
 }
 
-// asked reports whether r is a request that may serve an ADD: it goes when that does
-// not come again.
-func asked(r protocol.Right) bool {
+// isGranted reports whether r is a request that was granted: it goes when its ADD does not come
+// again.
+func isGranted(r protocol.Right) bool {
 	return r.Kind == protocol.RightRequest && r.Phase == protocol.Held
 }
 

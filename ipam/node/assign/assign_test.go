@@ -122,8 +122,8 @@ func key(container, ifName string) store.Key {
 	return store.Key{Network: "net", ContainerID: container, IfName: ifName}
 }
 
-// ask is an ADD of one slot by a pod of its own.
-func ask(container string, slots ...Slot) Demand {
+// demand is an ADD of some slots by a pod of its own.
+func demand(container string, slots ...Slot) Demand {
 	return Demand{
 		Key: key(container, "net1"), Netns: "/run/netns/" + container, NetnsID: "4:" + container, Boot: "boot", Now: start,
 		Pod:   protocol.PodRef{Namespace: "ns", Name: "pod-" + container, UID: protocol.UID("uid-" + container)},

@@ -52,7 +52,7 @@ func BenchmarkHold(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				d := ask("c1", slots...)
+				d := demand("c1", slots...)
 				err = st.Update(b.Context(), func(tx *store.Tx) error {
 					if _, err := Hold(tx, d); err != nil {
 						return err

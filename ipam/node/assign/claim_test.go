@@ -12,7 +12,7 @@ import (
 )
 
 func claimAsk(container string, claim protocol.UID) Demand {
-	a := ask(container)
+	a := demand(container)
 	a.Granted = []store.Address{{Addr: netip.MustParseAddr("10.0.0.5"), Bits: 24, Pool: "p"}}
 	a.Claim = &protocol.ClaimRef{Namespace: "ns", Name: "vm", UID: claim}
 	a.Use = protocol.UseName(claim, 0)
@@ -89,7 +89,7 @@ func TestAskThatContradictsItself(t *testing.T) {
 	noUse := claimAsk("c1", "u1")
 	noUse.Use = ""
 	for name, a := range map[string]Demand{
-		"nothing": ask("c1"), "both": both, "no right": noUse, "no family": ask("c1", Slot{Pool: "p", Shape: p.shape}),
+		"nothing": demand("c1"), "both": both, "no right": noUse, "no family": demand("c1", Slot{Pool: "p", Shape: p.shape}),
 	} {
 		if _, err := hold(st, a); err == nil {
 			t.Errorf("%s: success; want an error", name)

@@ -8,14 +8,14 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// wantRanges is how many ranges an address may be wanted from: more make no valid
+// wantRanges is how many ranges an address may be requested from: more make no valid
 // request.
 const wantRanges = 256
 
 // Wants returns what a request for slots asks the cluster for, an address for each
-// slot in their order: one that is wanted by name as a range of its own, any other
+// slot in their order: one that is asked for by name as a range of its own, any other
 // as the ordinary addresses that the slot's view has of the pool. Where these are too
-// many ranges, what lies between them is wanted, too, unless the view keeps it out: the
+// many ranges, what lies between them is requested, too, unless the view keeps it out: the
 // cluster knows what of its pools it may give to anybody. A view of more ranges than
 // that has the first of them only.
 func Wants(slots []Slot) []protocol.Wanted {

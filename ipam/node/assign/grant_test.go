@@ -136,7 +136,7 @@ func TestGranted(t *testing.T) {
 // node's blocks, and stays with the request when the attachment goes.
 func TestHoldByRequest(t *testing.T) {
 	st := openStore(t)
-	a := ask("c1")
+	a := demand("c1")
 	granted := netip.MustParseAddr("10.0.0.5")
 	a.Granted, a.Use = []store.Address{{Addr: granted, Bits: 24, Pool: "p"}}, "request"
 	update(t, st, func(tx *store.Tx) error {

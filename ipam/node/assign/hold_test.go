@@ -18,7 +18,7 @@ import (
 func TestHoldRecordsWhatItAnswers(t *testing.T) {
 	st := openStore(t)
 	p := openPool(t, st, "p", "10.0.0.0/29", "fd00::/125")
-	a := ask("c1", p.any(allocator.IPv4), p.any(allocator.IPv6))
+	a := demand("c1", p.any(allocator.IPv4), p.any(allocator.IPv6))
 	got := mustHold(t, st, a)
 	want := store.Attachment{
 		Key: a.Key, Pod: a.Pod, Netns: a.Netns, NetnsID: a.NetnsID, Boot: "boot", Created: start, Generation: got.Generation,
@@ -52,7 +52,7 @@ func TestSlotAnswerDecidesBitsAndGateway(t *testing.T) {
 		}
 		return 16, netip.MustParseAddr("10.0.255.254")
 	}
-	got := mustHold(t, st, ask("c1", s)).Addresses[0]
+	got := mustHold(t, st, demand("c1", s)).Addresses[0]
 	if got.Bits != 16 || got.Gateway != netip.MustParseAddr("10.0.255.254") {
 		t.Errorf("got /%d via %v; want /16 via 10.0.255.254", got.Bits, got.Gateway)
 	}
@@ -63,7 +63,7 @@ func TestLeaseNames(t *testing.T) {
 	p := openPool(t, st, "p", "10.0.0.0/28")
 	s := p.any(allocator.IPv4)
 	s.BlockBits = 28
-	a := ask("c1", s)
+	a := demand("c1", s)
 	const lease = "p.0a000000.28"
 	a.Leasing = &Leasing{Term: 1, Open: true}
 	putLease(t, st, lease, protocol.Held)
@@ -78,7 +78,7 @@ func TestUndecidedBlocks(t *testing.T) {
 	st := openStore(t)
 	p := openPool(t, st, "p", "10.0.0.0/28")
 	for name, slot := range map[string]Slot{"ordinary": p.any(allocator.IPv4), "by name": p.exact("10.0.0.5")} {
-		a := ask("c1", slot)
+		a := demand("c1", slot)
 		a.Leasing = &Leasing{Term: 1, Open: true}
 		if _, err := hold(st, a); !is[*NoRoomError](err) {
 			t.Errorf("%s: %v; want NoRoomError", name, err)
@@ -123,7 +123,7 @@ func TestServesDecidesPerLease(t *testing.T) {
 	p := openPool(t, st, "p", "10.0.0.0/29", "10.0.1.0/29", "10.0.2.0/29")
 	s := p.any(allocator.IPv4)
 	s.BlockBits = 29
-	a := ask("c1", s)
+	a := demand("c1", s)
 	a.Leasing = &Leasing{Term: 1, Open: true}
 	putLease(t, st, "p.0a000200.29", protocol.Held)
 	if got := leaseOf(t, st, a); got != "p.0a000200.29" {
@@ -146,7 +146,7 @@ func TestServesDecidesPerLease(t *testing.T) {
 func TestExact(t *testing.T) {
 	st := openStore(t)
 	p := openPool(t, st, "p", "10.0.0.0/29")
-	if got := addrs(mustHold(t, st, ask("c1", p.exact("10.0.0.5")))); got != "10.0.0.5/29" {
+	if got := addrs(mustHold(t, st, demand("c1", p.exact("10.0.0.5")))); got != "10.0.0.5/29" {
 		t.Errorf("got %s; want 10.0.0.5/29", got)
 	}
 	narrow := p.exact("10.0.0.4")
@@ -165,7 +165,7 @@ func TestExact(t *testing.T) {
 		{"twice", []Slot{p.exact("10.0.0.4"), p.exact("10.0.0.4")}, "*assign.UnassignableError: asked for twice"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := hold(st, ask("c2", tt.slots...))
+			_, err := hold(st, demand("c2", tt.slots...))
 			kind, text, _ := strings.Cut(tt.want, ": ")
 			if got := fmt.Sprintf("%T", unwrapped(err)); got != kind || !strings.Contains(err.Error(), text) {
 				t.Errorf("got %s %v; want %s with %q", got, err, kind, text)
@@ -204,12 +204,12 @@ func TestExactOutsideOpenBlocks(t *testing.T) {
 		}
 		return errors.Join(tx.PutRight(lease), allocator.NewSpace(tx.Table("p"), p.shape).Bar(ceded, true))
 	})
-	if _, err := hold(st, ask("c1", p.exact("10.0.0.4"))); !is[*NoRoomError](err) {
+	if _, err := hold(st, demand("c1", p.exact("10.0.0.4"))); !is[*NoRoomError](err) {
 		t.Errorf("ceded: %v; want NoRoomError", err)
 	}
 	wide := p
 	wide.shape = shapeOf(t, "10.0.0.0/28")
-	if _, err := hold(st, ask("c1", wide.exact("10.0.0.12"))); !is[*NoRoomError](err) {
+	if _, err := hold(st, demand("c1", wide.exact("10.0.0.12"))); !is[*NoRoomError](err) {
 		t.Errorf("no block: %v; want NoRoomError", err)
 	}
 }
@@ -221,7 +221,7 @@ func TestAllOrNothing(t *testing.T) {
 	p := openPool(t, st, "p", "10.0.0.0/29")
 	q := pool{"q", shapeOf(t, "fd00::/120")} // no block is open
 	update(t, st, func(tx *store.Tx) error {
-		_, err := Hold(tx, ask("c1", p.any(allocator.IPv4), q.any(allocator.IPv6)))
+		_, err := Hold(tx, demand("c1", p.any(allocator.IPv4), q.any(allocator.IPv6)))
 		e, ok := errors.AsType[*NoRoomError](err)
 		if !ok || e.Slot.Pool != "q" || e.Slot.Family != allocator.IPv6 {
 			t.Errorf("got %v; want NoRoomError of q's slot", err)
@@ -240,11 +240,11 @@ func TestAllOrNothing(t *testing.T) {
 func TestSeveralSlotsAndInterfacesOfOnePool(t *testing.T) {
 	st := openStore(t)
 	p := openPool(t, st, "p", "10.0.0.0/29")
-	first := mustHold(t, st, ask("c1", p.any(allocator.IPv4), p.exact("10.0.0.3"), p.any(allocator.IPv4)))
+	first := mustHold(t, st, demand("c1", p.any(allocator.IPv4), p.exact("10.0.0.3"), p.any(allocator.IPv4)))
 	if got := addrs(first); got != "10.0.0.2/29 10.0.0.3/29 10.0.0.4/29" {
 		t.Errorf("one interface: %s; want .2, .3 and .4", got)
 	}
-	second := ask("c1", p.any(allocator.IPv4))
+	second := demand("c1", p.any(allocator.IPv4))
 	second.Key.IfName = "net2"
 	if got := addrs(mustHold(t, st, second)); got != "10.0.0.5/29" {
 		t.Errorf("another interface of the pod: %s; want .5", got)
@@ -255,7 +255,7 @@ func TestSeveralSlotsAndInterfacesOfOnePool(t *testing.T) {
 func TestRepeatedADD(t *testing.T) {
 	st := openStore(t)
 	p := openPool(t, st, "p", "10.0.0.0/29")
-	a := ask("c1", p.any(allocator.IPv4))
+	a := demand("c1", p.any(allocator.IPv4))
 	first := mustHold(t, st, a)
 	if again := mustHold(t, st, a); !cmp.Equal(again, first, cmpAddrs) {
 		t.Errorf("the same ADD: %+v; want %+v", again, first)
@@ -290,8 +290,8 @@ func TestRepeatedADD(t *testing.T) {
 func TestAnotherPodUnderTheSameKey(t *testing.T) {
 	st := openStore(t)
 	p := openPool(t, st, "p", "10.0.0.0/30") // one address
-	first := mustHold(t, st, ask("c1", p.any(allocator.IPv4)))
-	b := ask("c1", p.any(allocator.IPv4))
+	first := mustHold(t, st, demand("c1", p.any(allocator.IPv4)))
+	b := demand("c1", p.any(allocator.IPv4))
 	b.Pod = protocol.PodRef{Namespace: "ns", Name: "b", UID: "uid-b"}
 	if _, err := hold(st, b); !is[*ConflictError](err) {
 		t.Errorf("while the first is there: %v; want ConflictError", err)
@@ -308,7 +308,7 @@ func TestAnotherPodUnderTheSameKey(t *testing.T) {
 func TestDeviceOfALaterPod(t *testing.T) {
 	st := openStore(t)
 	p := openPool(t, st, "p", "10.0.0.0/29")
-	a := ask("claim-uid", p.any(allocator.IPv4))
+	a := demand("claim-uid", p.any(allocator.IPv4))
 	a.Netns, a.NetnsID = store.ResourceClaimNetns("nic"), ""
 	first := mustHold(t, st, a)
 	if again := mustHold(t, st, a); again.Generation != first.Generation {
@@ -331,7 +331,7 @@ func TestNewSandbox(t *testing.T) {
 	t.Run("old namespace gone, pool full", func(t *testing.T) {
 		st := openStore(t)
 		p := openPool(t, st, "p", "10.0.0.0/30")
-		a := ask("c1", p.any(allocator.IPv4))
+		a := demand("c1", p.any(allocator.IPv4))
 		old := mustHold(t, st, a)
 		b := anew(a)
 		b.Gone = goneNS(old.Netns)
@@ -342,7 +342,7 @@ func TestNewSandbox(t *testing.T) {
 		if release(t, st, old.Key) {
 			t.Error("the late DEL of the old container frees something; want nothing")
 		}
-		c := ask("c3", p.any(allocator.IPv4))
+		c := demand("c3", p.any(allocator.IPv4))
 		if _, err := hold(st, c); !is[*NoRoomError](err) {
 			t.Errorf("a third pod after the late DEL: %v; want NoRoomError", err)
 		}
@@ -350,7 +350,7 @@ func TestNewSandbox(t *testing.T) {
 	t.Run("old namespace alive", func(t *testing.T) {
 		st := openStore(t)
 		p := openPool(t, st, "p", "10.0.0.0/29")
-		a := ask("c1", p.any(allocator.IPv4))
+		a := demand("c1", p.any(allocator.IPv4))
 		old := mustHold(t, st, a)
 		got := mustHold(t, st, anew(a))
 		if addrs(got) == addrs(old) {
@@ -369,7 +369,7 @@ func TestNewSandbox(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			st := openStore(t)
 			p := openPool(t, st, "p", "10.0.0.0/29")
-			a := ask("c1", p.any(allocator.IPv4))
+			a := demand("c1", p.any(allocator.IPv4))
 			if name == "no pod UID" {
 				a.Pod.UID = ""
 			}
@@ -385,7 +385,7 @@ func TestNewSandbox(t *testing.T) {
 	t.Run("only what fits is inherited", func(t *testing.T) {
 		st := openStore(t)
 		p := openPool(t, st, "p", "10.0.0.0/29", "fd00::/125")
-		a := ask("c1", p.any(allocator.IPv4), p.any(allocator.IPv6))
+		a := demand("c1", p.any(allocator.IPv4), p.any(allocator.IPv6))
 		old := mustHold(t, st, a)
 		b := anew(a)
 		b.Gone = goneNS(old.Netns)
@@ -394,7 +394,7 @@ func TestNewSandbox(t *testing.T) {
 		if got, want := addrs(got), "10.0.0.6/29 fd00::2/125"; got != want {
 			t.Errorf("got %s; want %s", got, want)
 		}
-		if got := addrs(mustHold(t, st, ask("c3", p.exact("10.0.0.2")))); got != "10.0.0.2/29" {
+		if got := addrs(mustHold(t, st, demand("c3", p.exact("10.0.0.2")))); got != "10.0.0.2/29" {
 			t.Errorf("the address that was not inherited: %s; want it free", got)
 		}
 	})
@@ -420,7 +420,7 @@ func TestLostLease(t *testing.T) {
 		slot.BlockBits = 30
 		putLease(t, st, first, protocol.Held)
 		putLease(t, st, second, protocol.Held)
-		a = ask("c1", slot)
+		a = demand("c1", slot)
 		a.Leasing = &Leasing{Term: 1, Open: true}
 		old = mustHold(t, st, a)
 		if got := old.Addresses[0].Lease; got != first {

@@ -140,10 +140,10 @@ func kindOf(err error) string {
 	}
 }
 
-// randomAsk makes an ADD in a small world, so that everything collides.
-func randomAsk(rng *rand.Rand, p pool, gone map[string]bool) Demand {
+// randomDemand makes an ADD in a small world, so that everything collides.
+func randomDemand(rng *rand.Rand, p pool, gone map[string]bool) Demand {
 	container := fmt.Sprintf("c%d", rng.IntN(8))
-	a := ask(container)
+	a := demand(container)
 	a.Key.IfName = fmt.Sprintf("net%d", 1+rng.IntN(2))
 	a.Pod.UID = protocol.UID([]string{"", "u1", "u2", "u3"}[rng.IntN(4)])
 	a.Netns = fmt.Sprintf("/run/netns/%s-%d", container, rng.IntN(2))
@@ -187,7 +187,7 @@ func TestAgainstModel(t *testing.T) {
 					gone[h.netns] = rng.IntN(2) == 0
 				}
 			default:
-				modelHold(t, st, m, randomAsk(rng, p, gone), where)
+				modelHold(t, st, m, randomDemand(rng, p, gone), where)
 			}
 			if op%20 == 0 {
 				if err := st.Check(); err != nil {

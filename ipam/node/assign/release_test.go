@@ -17,7 +17,7 @@ import (
 func TestRelease(t *testing.T) {
 	st := openStore(t)
 	p := openPool(t, st, "p", "10.0.0.0/29", "fd00::/125")
-	a := ask("c1", p.any(allocator.IPv4), p.any(allocator.IPv6))
+	a := demand("c1", p.any(allocator.IPv4), p.any(allocator.IPv6))
 	if release(t, st, a.Key) {
 		t.Error("DEL before ADD: frees something")
 	}
@@ -45,7 +45,7 @@ func TestRelease(t *testing.T) {
 func TestReleaseFreesTheOthers(t *testing.T) {
 	st := openStore(t)
 	p := openPool(t, st, "p", "10.0.0.0/30", "fd00::/125")
-	a := ask("c1", p.any(allocator.IPv4), p.any(allocator.IPv6))
+	a := demand("c1", p.any(allocator.IPv4), p.any(allocator.IPv6))
 	mustHold(t, st, a)
 	update(t, st, func(tx *store.Tx) error {
 		sp := allocator.NewSpace(tx.Table("p"), p.shape)
@@ -87,7 +87,7 @@ func TestCededInUse(t *testing.T) {
 		})
 		slot := p.any(allocator.IPv4)
 		slot.BlockBits = 29
-		a := ask("c1", slot)
+		a := demand("c1", slot)
 		a.Leasing = &Leasing{Term: 1, Open: true}
 		held := mustHold(t, st, a)
 		put(held.Addresses[0].Addr)
@@ -96,7 +96,7 @@ func TestCededInUse(t *testing.T) {
 	others := func(t *testing.T, st *store.Store, a Demand, ceded store.Attachment) {
 		t.Helper()
 		for _, container := range []string{"c3", "c4", "c5", "c6", "c7", "c8", "c9"} { // more than there are addresses
-			b := ask(container, a.Slots...)
+			b := demand(container, a.Slots...)
 			if got, err := hold(st, b); err == nil && addrs(got) == addrs(ceded) || err != nil && !is[*NoRoomError](err) {
 				t.Errorf("%s: %s, %v; want another address, or none", container, addrs(got), err)
 			}
@@ -132,7 +132,7 @@ func TestCededInUse(t *testing.T) {
 func TestCheck(t *testing.T) {
 	st := openStore(t)
 	p := openPool(t, st, "p", "10.0.0.0/29", "fd00::/125")
-	a := ask("c1", p.any(allocator.IPv4), p.any(allocator.IPv6))
+	a := demand("c1", p.any(allocator.IPv4), p.any(allocator.IPv6))
 	mustHold(t, st, a)
 	four, six := netip.MustParsePrefix("10.0.0.2/29"), netip.MustParsePrefix("fd00::2/125")
 	for _, tt := range []struct {

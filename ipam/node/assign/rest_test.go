@@ -15,10 +15,10 @@ func TestAddressesRest(t *testing.T) {
 	q := openPool(t, st, "q", "10.1.0.0/29") // five
 	s := p.any(allocator.IPv4)
 	s.Rested = new(uint64)
-	mustHold(t, st, ask("c1", s)) // it was never freed
+	mustHold(t, st, demand("c1", s)) // it was never freed
 	noRoom := func(container string) NoRoomError {
 		t.Helper()
-		_, err := hold(st, ask(container, s))
+		_, err := hold(st, demand(container, s))
 		full, ok := errors.AsType[*NoRoomError](err)
 		if !ok {
 			t.Fatalf("%v; want NoRoomError", err)
@@ -32,25 +32,25 @@ func TestAddressesRest(t *testing.T) {
 	if full := noRoom("c2"); !full.Rests {
 		t.Error("it is not said that one rests")
 	}
-	unrested := ask("c2", s)
+	unrested := demand("c2", s)
 	unrested.Unrested = true
 	if got := addrs(mustHold(t, st, unrested)); got != "10.0.0.2/30" {
 		t.Errorf("got %s; want the one that rests", got)
 	}
 	release(t, st, key("c2", "net1"))
 	s.Rested = new(uint64(2))
-	if got := addrs(mustHold(t, st, ask("c3", s))); got != "10.0.0.2/30" {
+	if got := addrs(mustHold(t, st, demand("c3", s))); got != "10.0.0.2/30" {
 		t.Errorf("got %s; want the one that has rested", got)
 	}
 
 	s = q.any(allocator.IPv4)
 	for _, c := range []string{"a", "b", "c", "d", "e"} {
-		mustHold(t, st, ask(c, s))
+		mustHold(t, st, demand(c, s))
 	}
 	release(t, st, key("c", "net1"))
 	release(t, st, key("a", "net1"))
 	s.Rested = new(uint64(1))
-	if got := addrs(mustHold(t, st, ask("f", s))); got != "10.1.0.4/29" {
+	if got := addrs(mustHold(t, st, demand("f", s))); got != "10.1.0.4/29" {
 		t.Errorf("got %s; want the one that has rested", got)
 	}
 	if full := noRoom("g"); !full.Rests {
@@ -58,7 +58,7 @@ func TestAddressesRest(t *testing.T) {
 	}
 	exact := q.exact("10.1.0.2")
 	exact.Rested = new(uint64)
-	if got := addrs(mustHold(t, st, ask("g", exact))); got != "10.1.0.2/29" {
+	if got := addrs(mustHold(t, st, demand("g", exact))); got != "10.1.0.2/29" {
 		t.Errorf("got %s; want the one that is asked for by name, though it rests", got)
 	}
 }
