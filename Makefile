@@ -27,7 +27,7 @@ INTEGRATION ?= $(shell go list ./test/... | grep -v -e /test/imports -e /test/pr
 # The packages whose tests need OpenStack's Neutron.
 NEUTRON ?= ./test/neutron ./test/ports
 # Of those of test-integration, those that take longest.
-LONGEST := %/test/controller %/test/scenario %/test/agent
+LONGEST := %/test/nodes %/test/controller
 
 LINT := bin/tools/golangci-lint
 CONTROLLER_GEN := bin/tools/controller-gen
@@ -233,7 +233,7 @@ RUN ?= .
 NODES := ./test/cluster ./test/e2e
 SMALL := $(filter ./test/imports ./test/programs ./test/simulation,$(PKG)) $(filter-out ./test/%,$(PKG))
 .PHONY: one
-one: $(if $(strip $(SMALL)),,$(if $(PKG),root rig $(HELM) $(CRANE))) $(if $(filter $(NEUTRON) ./test/networks $(NODES),$(PKG)),rig-neutron) $(if $(filter $(NODES),$(PKG)),rig-nodes rig-dns) $(if $(filter $(NODES) ./test/controller,$(PKG)),rig-foreign) $(if $(filter ./test/monitoring ./test/e2e,$(PKG)),rig-prometheus) $(if $(filter ./test/operator,$(PKG)),rig-chromium) $(if $(filter ./test/e2e,$(PKG)),rig-dra) ## One test, with what it needs: PKG=./test/controller RUN=TestMovingIn
+one: $(if $(strip $(SMALL)),,$(if $(PKG),root rig $(HELM) $(CRANE))) $(if $(filter $(NEUTRON) ./test/networks $(NODES),$(PKG)),rig-neutron) $(if $(filter $(NODES),$(PKG)),rig-nodes rig-dns) $(if $(filter $(NODES) ./test/controller,$(PKG)),rig-foreign) $(if $(filter ./test/monitoring ./test/nodes ./test/e2e,$(PKG)),rig-prometheus) $(if $(filter ./test/operator,$(PKG)),rig-chromium) $(if $(filter ./test/e2e,$(PKG)),rig-dra) ## One test, with what it needs: PKG=./test/controller RUN=TestMovingIn
 	@case '$(PKG)' in ''|./*) ;; *) echo "PKG is $(PKG), must begin with ./, such as ./$(PKG)" >&2; exit 1;; esac
 	@[ -n '$(PKG)' ] || { echo "PKG is empty, must be the test's package, such as ./claims or ./test/controller" >&2; exit 1; }
 	$(GO) test -vet=off -ldflags "-s -w" -count=1 -v -timeout 90m '$(PKG)' $(if $(filter ./test/e2e,$(PKG)),-ginkgo.v -ginkgo.focus='$(RUN)',-run '$(RUN)') $(ARGS)
@@ -352,7 +352,7 @@ proof-integration: root rig rig-neutron $(HELM) $(CRANE) $(GOTESTSUM)
 	tests=$$(sed -n 's/^func \(Test[A-Za-z0-9_]*\)(.*/\1/p; s/^\tproof\.Only(.*/only/p' test/*/*_test.go | grep -B1 '^only$$' | grep '^Test' | paste -sd '|'); \
 	$(filter-out -short,$(GO_TEST)) -p 1 -timeout 90m -run "^($$tests)\$$" $(ARGS) $$(go list $$(grep -l 'proof\.Only(' test/*/*_test.go | xargs -n1 dirname | sort -u | grep -v test/scale | sed 's,^,./,'))
 proof-race: root cc rig rig-foreign rig-chromium $(HELM) $(CRANE) $(GOTESTSUM)
-	$(GO_RACE) -p 1 -timeout 90m $(ARGS) ./test/controller ./test/scenario ./test/operator
+	$(GO_RACE) -p 1 -timeout 90m $(ARGS) ./test/controller ./test/nodes ./test/operator
 proof-scale: root rig $(GOTESTSUM)
 	$(filter-out -short,$(GO_TEST)) -p 1 -timeout 90m $(ARGS) ./test/scale
 proof-e2e: root rig-nodes rig-foreign rig-dra rig-neutron rig-prometheus $(HELM)

@@ -1,0 +1,317 @@
+package nodes_test
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
+	"github.com/tenure-ipam/tenure/ipam/delqueue"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/test/fleet"
+)
+
+func wantCode(t *testing.T, err error, code agentapi.Code, text string) {
+	t.Helper()
+	var e *agentapi.Error
+	if !errors.As(err, &e) || e.Code != code || !strings.Contains(e.Error(), text) {
+		t.Errorf("got %v; want code %d with %q", err, code, text)
+	}
+}
+
+func TestOnePod(t *testing.T) {
+	openPool(t, "one-address", cidr("10.1.0.0/20"))
+	n := fleet.New(t, cp.Config()).Start("one-address")
+	addrs := mustAdd(t, n, onPool("one-address", "c1", "net1"))
+	if len(addrs) != 1 || !netip.MustParsePrefix("10.1.0.0/20").Contains(addrs[0].Addr()) || addrs[0].Bits() != 20 {
+		t.Errorf("got %v; want one address of 10.1.0.0/20", addrs)
+	}
+}
+
+func TestTwoInterfaces(t *testing.T) {
+	openPool(t, "two-interfaces", cidr("10.2.0.0/24"))
+	n := fleet.New(t, cp.Config()).Start("two-interfaces")
+	if a, b := mustAdd(t, n, onPool("two-interfaces", "c1", "net1")), mustAdd(t, n, onPool("two-interfaces", "c1", "net2")); a[0] == b[0] {
+		t.Errorf("both interfaces got %v", a)
+	}
+}
+
+func TestDualStack(t *testing.T) {
+	openPool(t, "dual", cidr("fd00:1::/64"), cidr("10.3.0.0/24"))
+	n := fleet.New(t, cp.Config()).Start("dual")
+	addrs := mustAdd(t, n, onPool("dual", "c1", "net1"))
+	if len(addrs) != 2 || !addrs[0].Addr().Is4() || !addrs[1].Addr().Is6() {
+		t.Errorf("got %v; want IPv4, then IPv6", addrs)
+	}
+}
+
+// TestRepeatedAdd (C10).
+func TestRepeatedAdd(t *testing.T) {
+	openPool(t, "c10", cidr("10.4.0.0/24"))
+	f := fleet.New(t, cp.Config())
+	n := f.Start("c10")
+	i := onPool("c10", "c1", "net1")
+	first := mustAdd(t, n, i)
+	if again := mustAdd(t, n, i); !slices.Equal(first, again) {
+		t.Errorf("got %v, then %v", first, again)
+	}
+	n.Stop()
+	n = f.Start("c10")
+	if again := mustAdd(t, n, i); !slices.Equal(first, again) {
+		t.Errorf("got %v, after a restart %v", first, again)
+	}
+}
+
+func TestTinyPool(t *testing.T) {
+	openPool(t, "two-addresses", cidr("10.5.0.0/30")) // two addresses
+	f := fleet.New(t, cp.Config())
+	f.Change = func(c *daemon.Config) { c.Agent.Wait = time.Second }
+	n := f.Start("two-addresses")
+	first, second, third := onPool("two-addresses", "c1", "net1"), onPool("two-addresses", "c2", "net1"), onPool("two-addresses", "c3", "net1")
+	mustAdd(t, n, first)
+	mustAdd(t, n, second)
+	n.Refused(t, third, "pool two-addresses is exhausted")
+	mustDel(t, n, first)
+	mustAdd(t, n, third)
+}
+
+func TestManyNodesShareAPool(t *testing.T) {
+	const nodes, each = 8, 20
+	openPool(t, "many", cidr("10.6.0.0/22"))
+	f := fleet.New(t, cp.Config())
+	var wg sync.WaitGroup
+	for i := range nodes {
+		n := f.Start(fmt.Sprintf("many-%d", i))
+		wg.Go(func() {
+			for j := range each {
+				if _, err := n.Insist(onPool("many", fmt.Sprintf("%s-%d", n.Name, j), "net1")); err != nil {
+					t.Errorf("ADD %d on %s: %v", j, n.Name, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if got := f.Observer.Held(); got != nodes*each {
+		t.Errorf("%d addresses are held; want %d", got, nodes*each)
+	}
+}
+
+func TestAPIAway(t *testing.T) {
+	openPool(t, "api-away", cidr("10.16.0.0/16"))
+	f := fleet.New(t, cp.Config())
+	f.Change = func(c *daemon.Config) { c.Agent.Idle = time.Second }
+	n := f.Start("api-away")
+	mustAdd(t, n, onPool("api-away", "c0", "net1"))
+	if err := cp.PauseAPIServer(); err != nil {
+		t.Fatal(err)
+	}
+	for i := 1; i < 40; i++ { // within the block
+		mustAdd(t, n, onPool("api-away", fmt.Sprintf("c%d", i), "net1"))
+	}
+	for i := range 40 {
+		mustDel(t, n, onPool("api-away", fmt.Sprintf("c%d", i), "net1"))
+	}
+	// An agent that restarts serves what it holds, in the same boot.
+	n.Stop()
+	n = f.Start("api-away")
+	mustAdd(t, n, onPool("api-away", "c100", "net1"))
+	mustDel(t, n, onPool("api-away", "c100", "net1"))
+	if err := cp.ResumeAPIServer(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 30*time.Second, noLeases(t, "api-away"))
+}
+
+func TestJournalledDEL(t *testing.T) {
+	openPool(t, "journal", cidr("10.7.0.0/24"))
+	f := fleet.New(t, cp.Config())
+	n := f.Start("journal")
+	i := onPool("journal", "c1", "net1")
+	mustAdd(t, n, i)
+	n.Stop()
+	dir := n.Config().Agent.JournalDir
+	n.Vanish(i) // by the DEL that the plugin notes
+	if _, err := delqueue.Write(dir, delqueue.Entry{Network: i.Network, ContainerID: i.Sandbox, IfName: i.IfName}); err != nil {
+		t.Fatal(err)
+	}
+	n = f.Start("journal")
+	eventually(t, 10*time.Second, func() error {
+		entries, damaged, err := delqueue.List(dir)
+		if len(entries)+len(damaged) > 0 {
+			return fmt.Errorf("the journal has %v, damaged %v", entries, damaged)
+		}
+		return err
+	})
+	if err := n.CheckAdd(i); err == nil {
+		t.Error("CHECK of a deleted attachment succeeds")
+	}
+	n.Vanish(i)
+	// An entry that is older than an ADD of its key is consumed by it.
+	if _, err := delqueue.Write(dir, delqueue.Entry{Network: i.Network, ContainerID: i.Sandbox, IfName: i.IfName}); err != nil {
+		t.Fatal(err)
+	}
+	mustAdd(t, n, i)
+	if entries, _, err := delqueue.List(dir); err != nil || len(entries) > 0 {
+		t.Errorf("after the ADD the journal has %v, %v; want nothing", entries, err)
+	}
+}
+
+func TestNewSandbox(t *testing.T) {
+	openPool(t, "again-sandbox", cidr("10.8.0.0/30"))
+	f := fleet.New(t, cp.Config())
+	f.Change = func(c *daemon.Config) { c.Agent.Wait = time.Second }
+	n := f.Start("again-sandbox")
+	old := newPod(t, "again-sandbox", "again-sandbox", "", onPool("again-sandbox", "old", "net1"))
+	old.Netns = file(t, "netns-old")
+	first := mustAdd(t, n, old)
+	other := onPool("again-sandbox", "other", "net1")
+	mustAdd(t, n, other) // the pool is full
+	fresh := old
+	fresh.Sandbox, fresh.Netns = "new", file(t, "netns-new")
+	if err := os.Remove(old.Netns); err != nil {
+		t.Fatal(err)
+	}
+	if got := mustAdd(t, n, fresh); !slices.Equal(got, first) {
+		t.Errorf("the new sandbox got %v; want the old one's %v", got, first)
+	}
+	mustDel(t, n, old) // late: must free nothing
+	if err := n.CheckAdd(onPool("again-sandbox", "new", "net1")); err == nil {
+		t.Error("CHECK without prevResult succeeds")
+	}
+	n.Refused(t, onPool("again-sandbox", "third", "net1"), "exhausted")
+}
+
+func TestIdleLeasesGoBack(t *testing.T) {
+	openPool(t, "idle", cidr("10.10.0.0/24"))
+	f := fleet.New(t, cp.Config())
+	f.Change = func(c *daemon.Config) { c.Agent.Idle = time.Second }
+	n := f.Start("idle")
+	for i := range 5 {
+		mustAdd(t, n, onPool("idle", fmt.Sprintf("c%d", i), "net1"))
+	}
+	for i := range 5 {
+		mustDel(t, n, onPool("idle", fmt.Sprintf("c%d", i), "net1"))
+	}
+	eventually(t, 30*time.Second, noLeases(t, "idle"))
+}
+
+func TestVanishedLease(t *testing.T) {
+	openPool(t, "vanish", cidr("10.11.0.0/24"))
+	f := fleet.New(t, cp.Config())
+	n := f.Start("vanish")
+	addrs := mustAdd(t, n, onPool("vanish", "c1", "net1"))
+	name := protocol.LeaseName("vanish", netip.PrefixFrom(addrs[0].Addr(), 32))
+	l, ok := leasesOf(t, "vanish")[name]
+	if !ok {
+		t.Fatalf("no lease %s", name)
+	}
+	if out, err := api.DeleteLease(t.Context(), l.Meta); out != protocol.Done {
+		t.Fatal(out, err)
+	}
+	n.Stop()
+	f.Start("vanish")
+	eventually(t, 30*time.Second, func() error {
+		if _, ok := leasesOf(t, "vanish")[name]; !ok {
+			return errors.New("the lease has not been created again")
+		}
+		return nil
+	})
+}
+
+func TestStaticIPs(t *testing.T) {
+	openPool(t, "static", cidr("10.12.0.0/24"))
+	f := fleet.New(t, cp.Config())
+	f.Change = func(c *daemon.Config) { c.Agent.Wait = time.Second }
+	a, b := f.Start("static-a"), f.Start("static-b")
+	ask := func(sandbox, ip string) fleet.Interface {
+		i := onPool("static", sandbox, "net1")
+		i.Top = map[string]any{"runtimeConfig": map[string]any{"ips": []string{ip}}}
+		return i
+	}
+	for _, tt := range []struct{ name, ip string }{{"in a block that nobody holds", "10.12.0.77"}, {"with its prefix length", "10.12.0.78/24"}} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := mustAdd(t, a, ask("c-"+tt.ip[:10], tt.ip))
+			if want := strings.TrimSuffix(tt.ip, "/24") + "/24"; len(got) != 1 || got[0].String() != want {
+				t.Errorf("got %v; want %s", got, want)
+			}
+		})
+	}
+	b.Refused(t, ask("c2", "10.12.0.77"), "node static-a")
+	a.Refused(t, ask("c3", "10.12.0.77"), "10.12.0.77")
+	_, err := a.Insist(ask("c4", "10.12.1.1"))
+	wantCode(t, err, agentapi.CodeInvalidConfig, "10.12.1.1")
+	_, err = a.Insist(ask("c5", "10.12.0.255"))
+	wantCode(t, err, agentapi.CodeInvalidConfig, "broadcast")
+	_, err = a.Insist(ask("c6", "10.12.0.80/16"))
+	wantCode(t, err, agentapi.CodeInvalidConfig, "prefix length")
+}
+
+func TestSecondAgentOnOneSocket(t *testing.T) {
+	f := fleet.New(t, cp.Config())
+	n := f.Start("twice")
+	d, err := daemon.New(*n.Config(), cp.Config(), quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "another tenured") {
+		t.Errorf("second agent: %v; want another tenured", err)
+	}
+}
+
+func TestUnknownPool(t *testing.T) {
+	f := fleet.New(t, cp.Config())
+	f.Change = func(c *daemon.Config) { c.Agent.Wait = 500 * time.Millisecond }
+	n := f.Start("unknown")
+	n.Refused(t, onPool("no-such-pool", "c1", "net1"), "pool no-such-pool does not exist")
+}
+
+// TestBridgeTakesFirst: what a bridge takes for itself is answered as the gateway and given to
+// nobody of its network, also before the controller has kept it; and to nobody else once it has.
+func TestBridgeTakesFirst(t *testing.T) {
+	openPool(t, "bridged", cidr("10.9.0.0/29"))
+	n := fleet.New(t, cp.Config()).Start("bridged")
+	behind := onPool("bridged", "c1", "net1")
+	behind.Top = map[string]any{"isGateway": true}
+	res, err := n.Insist(behind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	router := netip.MustParseAddr("10.9.0.1")
+	if len(res.IPs) != 1 || res.IPs[0].Gateway != router || res.IPs[0].Address.Addr() == router {
+		t.Errorf("answered %+v; want the gateway %v, and another address", res.IPs, router)
+	}
+	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: "bridged"}}
+	if err := kc.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
+		t.Fatal(err)
+	}
+	p.Status.Gateways = []string{router.String()} // as the controller does
+	if err := kc.Status().Update(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	wire := onPool("bridged", "c2", "net1")
+	wire.Network, wire.Top = "wire", map[string]any{"type": "macvlan", "runtimeConfig": map[string]any{"ips": []string{router.String()}}}
+	var refused *agentapi.Error
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		_, err := n.Add(wire)
+		if errors.As(err, &refused) && strings.Contains(refused.Msg, "is a gateway") {
+			return
+		}
+		if err == nil {
+			mustDel(t, n, wire) // the agent had yet to hear of it
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("ADD of the gateway: %v; want it refused", err)
+		}
+	}
+}
