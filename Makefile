@@ -338,7 +338,7 @@ proof: ## What takes long or measures, some four hours, to the end whatever fail
 		$(addprefix proof-kube-,$(notdir $(wildcard test/rig/kube/*))) proof-ipv6 proof-dual
 
 # The parts of proof that have no target of their own: the tests that begin with proof.Only, the
-# tests of the controller's side with the race detector, the specs of e2e that make e2e leaves out,
+# tests of controller and agents with the race detector, the specs of e2e that make e2e leaves out,
 # a release that is made twice, and on other versions of Kubernetes (proof-kube-1.32) the tests of
 # the API and some specs of e2e, which run on clusters of IPv6 and of both families too.
 .PHONY: proof-release proof-simulate proof-integration proof-race proof-scale proof-e2e proof-ipv6 proof-dual

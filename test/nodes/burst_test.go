@@ -187,8 +187,6 @@ func rawCreates(t *testing.T, pool string) (r rawRound) {
 	wg.Wait()
 	r.rate = writers * each / time.Since(began).Seconds()
 	r.onCores = fleet.Spent(t, cp).Minus(before).OnCores() / (writers * each)
-	if err := kc.DeleteAllOf(t.Context(), &v1alpha1.IPLease{}, client.MatchingFields{"spec.pool": pool}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, kc.DeleteAllOf(t.Context(), &v1alpha1.IPLease{}, client.MatchingFields{"spec.pool": pool}))
 	return r
 }

@@ -10,7 +10,6 @@ import (
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/agentapi"
@@ -29,19 +28,19 @@ func TestAddressOutlivesThePod(t *testing.T) {
 		t.Fatalf("status.ips is %v; want IPv4, then IPv6", want)
 	}
 	first := w.pod(w.a, "outlive-1", "outlive", "")
-	w.same(w.a, first, want)
-	w.same(w.a, first, want) // C10
-	w.end(w.a, first)
+	same(t, w.a, first, want)
+	same(t, w.a, first, want) // C10
+	endPod(t, w.a, first)
 	second := w.pod(w.b, "outlive-2", "outlive", "")
-	w.same(w.b, second, want)
+	same(t, w.b, second, want)
 	// A restart of the agent, then of the sandbox.
 	w.b.Stop()
 	w.b = w.fleet.Start(w.b.Name)
-	w.same(w.b, second, want)
-	w.end(w.b, second)
+	same(t, w.b, second, want)
+	endPod(t, w.b, second)
 	third := w.pod(w.b, "outlive-3", "outlive", "")
-	w.same(w.b, third, want)
-	w.end(w.b, third)
+	same(t, w.b, third, want)
+	endPod(t, w.b, third)
 	if got := w.granted(); len(got) != 2 {
 		t.Errorf("granted without a pod: %v; want the claim's two", got)
 	}
@@ -70,12 +69,10 @@ func TestClaimGoesToAndFroAtOnce(t *testing.T) {
 		if len(res.IPs) != 1 || res.IPs[0].Address != want[0] {
 			t.Fatalf("move %d, to %s: %v; want %v", i, n.Name, res.IPs, want)
 		}
-		if err := n.Del(p); err != nil {
-			t.Fatal(err)
-		}
+		must(t, n.Del(p))
 	}
 	for i, p := range pods {
-		w.end(nodes[i%len(nodes)], p)
+		endPod(t, nodes[i%len(nodes)], p)
 	}
 }
 
@@ -91,24 +88,24 @@ func TestVMLiveMigration(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			source := w.pod(w.a, "source", c.Name, "", vmi)
 			target := w.pod(w.b, "target", c.Name, "", vmi)
-			w.same(w.a, source, want)
-			w.same(w.b, target, want) // both at once
+			same(t, w.a, source, want)
+			same(t, w.b, target, want) // both at once
 			first, last := source, target
 			firstNode, lastNode := w.a, w.b
 			if tt.targetFirst {
 				first, last, firstNode, lastNode = target, source, w.b, w.a
 			}
-			w.end(firstNode, first)
-			w.same(lastNode, last, want) // still there
-			w.end(lastNode, last)
+			endPod(t, firstNode, first)
+			same(t, lastNode, last, want) // still there
+			endPod(t, lastNode, last)
 		})
 	}
 	// Three nodes never share: the third pod waits.
 	x := w.fleet.Start("migrate-x")
 	x.Config().Agent.Wait = time.Second
 	one, two := w.pod(w.a, "one", c.Name, "", vmi), w.pod(w.b, "two", c.Name, "", vmi)
-	w.same(w.a, one, want)
-	w.same(w.b, two, want)
+	same(t, w.a, one, want)
+	same(t, w.b, two, want)
 	x.Refused(t, w.pod(x, "three", c.Name, "", vmi), "two other nodes")
 }
 
@@ -121,7 +118,7 @@ func TestLiveMigrationWhileThePoolIsEdited(t *testing.T) {
 	want := allocated(t, c)
 	pool := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: w.name}}
 	from, source := w.a, w.pod(w.a, "source", c.Name, "", vmi)
-	w.same(from, source, want)
+	same(t, from, source, want)
 	for i, tt := range []struct {
 		name    string
 		ranges  []v1alpha1.Range
@@ -149,10 +146,10 @@ func TestLiveMigrationWhileThePoolIsEdited(t *testing.T) {
 			}
 			return nil
 		})
-		w.end(from, source)
+		endPod(t, from, source)
 		from, source = to, target
 	}
-	w.end(from, source)
+	endPod(t, from, source)
 	fleet.Delete(t, kc, c)
 	w.nothingGranted(10 * time.Second)
 }
@@ -170,7 +167,7 @@ func TestForeignPodsAreRefused(t *testing.T) {
 	shared := w.claim("shared")
 	allocated(t, shared)
 	rs := replicaSet(t, "web-abc")
-	w.add(w.a, w.pod(w.a, "web-1", "shared", "", rs))
+	mustAdd(t, w.a, w.pod(w.a, "web-1", "shared", "", rs))
 	_, err = w.b.Insist(w.pod(w.b, "web-2", "shared", "", rs))
 	fleet.WantCode(t, err, agent.CodeClaimRefused, "in use by pod default/web-1 on node foreign-a")
 	w.a.Refused(t, w.pod(w.a, "web-3", "shared", "", rs), "in use by pod default/web-1")
@@ -203,23 +200,15 @@ func TestClaimDeletedWhileItsPodRuns(t *testing.T) {
 	c := w.claim("deleted")
 	want := allocated(t, c)
 	pod := w.pod(w.a, "deleted", "deleted", "")
-	w.same(w.a, pod, want)
+	same(t, w.a, pod, want)
 	fleet.Delete(t, kc, c)
 	// Another claim must get the other address, a third none.
 	if got := allocated(t, w.claim("second")); slices.Equal(got, want) {
 		t.Fatalf("%v given away under a running pod", got)
 	}
 	third := w.claim("third")
-	eventually(t, 10*time.Second, func() error {
-		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(third), third); err != nil {
-			return err
-		}
-		if len(third.Status.Conditions) == 0 || third.Status.Conditions[0].Reason != "SubnetExhausted" {
-			return fmt.Errorf("third has %v %v", third.Status.IPs, third.Status.Conditions)
-		}
-		return nil
-	})
-	w.end(w.a, pod)
+	claimSays(t, third, metav1.ConditionFalse, "SubnetExhausted")
+	endPod(t, w.a, pod)
 	if got := allocated(t, third); !slices.Equal(got, want) {
 		t.Errorf("third got %v; want %v, which the pod gave back", got, want)
 	}
@@ -243,10 +232,7 @@ func TestWrongNetworkOrInterface(t *testing.T) {
 // forceStatus writes a claim's status by hand.
 func forceStatus(t *testing.T, c *ipamclaims.IPAMClaim, ips ...string) {
 	t.Helper()
-	eventually(t, 10*time.Second, func() error { // the controller may write in between
-		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(c), c); err != nil {
-			return err
-		}
+	await(t, 10*time.Second, c, func() error { // the controller may write in between
 		c.Status.IPs = ips
 		return kc.Status().Update(t.Context(), c)
 	})
@@ -261,7 +247,7 @@ func TestStatusByHandIsNotServed(t *testing.T) {
 	forceStatus(t, thief, taken[0].String())
 	_, err := w.a.Insist(w.pod(w.a, "thief", "thief", ""))
 	fleet.WantCode(t, err, agent.CodeClaimRefused, "not granted to it")
-	w.same(w.b, w.pod(w.b, "rightful", "rightful", ""), taken)
+	same(t, w.b, w.pod(w.b, "rightful", "rightful", ""), taken)
 	forceStatus(t, thief, "192.0.2.1/24")
 	_, err = w.a.Insist(w.pod(w.a, "outside", "thief", ""))
 	fleet.WantCode(t, err, agent.CodeClaimRefused, "in no pool")
@@ -284,7 +270,7 @@ func TestTwoInterfacesOfOnePodNameOneClaim(t *testing.T) {
 	w := newWorld(t, "twice", "default", "10.48.0.0/24")
 	allocated(t, w.claim("twice"))
 	pod := w.pod(w.a, "twice", "twice", fmt.Sprintf(`},{"name":"definition-of-%s","interface":"net2","ipam-claim-reference":"twice"`, w.name))
-	w.add(w.a, pod)
+	mustAdd(t, w.a, pod)
 	pod.IfName = "net2"
 	_, err := w.a.Insist(pod)
 	fleet.WantCode(t, err, agent.CodeClaimRefused, "already used by interface net1")
@@ -313,17 +299,13 @@ func TestClaimWithTheAPIAway(t *testing.T) {
 	c := w.claim("apiaway")
 	want := allocated(t, c)
 	pod := w.pod(w.a, "apiaway", "apiaway", "")
-	w.same(w.a, pod, want)
-	if err := cp.PauseAPIServer(); err != nil {
-		t.Fatal(err)
-	}
-	w.same(w.a, pod, want)
+	same(t, w.a, pod, want)
+	must(t, cp.PauseAPIServer())
+	same(t, w.a, pod, want)
 	if err := w.a.Del(pod); err != nil {
 		t.Error(err)
 	}
-	if err := cp.ResumeAPIServer(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cp.ResumeAPIServer())
 	fleet.Delete(t, kc, c)
 	w.nothingGranted(30 * time.Second)
 }
@@ -334,17 +316,15 @@ func TestClaimAndANewSandbox(t *testing.T) {
 	w := newWorld(t, "sandbox", "default", "10.51.0.0/24")
 	want := allocated(t, w.claim("sandbox"))
 	old := w.pod(w.a, "sandbox", "sandbox", "")
-	w.same(w.a, old, want)
-	fresh := w.sandboxed(old)
+	same(t, w.a, old, want)
+	fresh := w.renewed(old)
 	w.a.Refused(t, fresh, "in use by pod default/sandbox") // the old network namespace is there
-	if err := os.Remove(old.Netns); err != nil {
-		t.Fatal(err)
-	}
-	w.same(w.a, fresh, want)
+	must(t, os.Remove(old.Netns))
+	same(t, w.a, fresh, want)
 	if err := w.a.Del(old); err != nil { // late: frees nothing
 		t.Error(err)
 	}
-	w.same(w.a, fresh, want)
+	same(t, w.a, fresh, want)
 	leftNoUse(t, "sandbox", 1)
 }
 
@@ -363,10 +343,10 @@ func TestSameNamesAgainAndAgain(t *testing.T) {
 		}
 		ordinary := w.pod(node, "web-0", "", "", web)
 		claimed := w.pod(node, "db-0", "db-0", "", sts)
-		w.add(node, ordinary)
-		w.same(node, claimed, want)
-		w.end(node, ordinary)
-		w.end(node, claimed)
+		mustAdd(t, node, ordinary)
+		same(t, node, claimed, want)
+		endPod(t, node, ordinary)
+		endPod(t, node, claimed)
 	}
 	fleet.Delete(t, kc, c)
 	w.nothingGranted(10 * time.Second)
@@ -381,16 +361,13 @@ func TestGarbageIsFreed(t *testing.T) {
 	c := w.claim("swept")
 	allocated(t, c)
 	gone, alive := w.pod(w.a, "gone", "swept", ""), w.pod(w.a, "alive", "", "")
-	w.add(w.a, gone)
-	kept := w.add(w.a, alive)
-	if err := os.Remove(gone.Netns); err != nil {
-		t.Fatal(err)
-	}
-	pod := podOf(gone)
-	fleet.Delete(t, kc, pod)
+	mustAdd(t, w.a, gone)
+	kept := mustAdd(t, w.a, alive)
+	must(t, os.Remove(gone.Netns))
+	fleet.Delete(t, kc, podOf(gone))
 	fleet.Delete(t, kc, c)
 	w.nothingGranted(20 * time.Second)
-	w.same(w.a, alive, kept)
+	same(t, w.a, alive, kept)
 	leases, err := api.LeasesOfNode(t.Context(), protocol.NodeName(w.a.Name))
 	if err != nil || len(leases) == 0 {
 		t.Errorf("leases of the node: %v, %v; want those of the pod that is alive", leases, err)

@@ -22,9 +22,7 @@ func TestClockJumps(t *testing.T) {
 	w.start(1)
 	n := w.nodes[0]
 	known := &pod{Interface: w.sandbox(), node: n}
-	if err := known.attach(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, known.attach())
 	for _, tt := range []struct {
 		name string
 		move func(d time.Duration)
@@ -33,9 +31,7 @@ func TestClockJumps(t *testing.T) {
 		{"boot clock", func(d time.Duration) { clock.Boot.Add(int64(d)) }},
 	} {
 		t.Run(tt.name+" ahead", func(t *testing.T) {
-			if err := cp.PauseAPIServer(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, cp.PauseAPIServer())
 			tt.move(hour)
 			_, err := n.Add(w.sandbox())
 			if resumed := cp.ResumeAPIServer(); resumed != nil {

@@ -10,10 +10,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
 	"github.com/tenure-ipam/tenure/ipam/agentapi"
 	"github.com/tenure-ipam/tenure/test/fleet"
 	"github.com/tenure-ipam/tenure/test/proof"
@@ -25,26 +23,12 @@ func controlledPool(t *testing.T, name string, blockSize int32, ranges ...v1alph
 	t.Helper()
 	controller(t, true)
 	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPPoolSpec{Domain: name, Ranges: ranges, BlockSize: &blockSize}}
-	if err := kc.Create(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, 30*time.Second, func() error {
-		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
-			return err
-		}
+	fleet.Create(t, kc, p)
+	await(t, 30*time.Second, p, func() error {
 		if p.Status.Leasing != v1alpha1.LeasingOpen {
 			return fmt.Errorf("pool %s is %q", name, p.Status.Leasing)
 		}
 		return nil
-	})
-}
-
-// retried is an ADD that is tried again as a kubelet does, until it succeeds.
-func retried(t *testing.T, n *fleet.Node, i fleet.Interface) {
-	t.Helper()
-	eventually(t, time.Minute, func() error {
-		_, err := n.Add(i)
-		return err
 	})
 }
 
@@ -54,7 +38,7 @@ func TestStaticAddressAnywhere(t *testing.T) {
 	const blocks, single = "anywhere", "anywhere-single"
 	controlledPool(t, blocks, 16, v1alpha1.Range{CIDR: "10.60.0.0/20", StaticOnly: []string{"10.60.9.0/28"}})
 	controlledPool(t, single, 1, v1alpha1.Range{CIDR: "10.61.0.0/24"}) // each block is one address
-	f := fleet.New(t, cp.Config())
+	f := newFleet(t)
 	a, b := f.Start("anywhere-a"), f.Start("anywhere-b")
 	usedOfBlock := mustAdd(t, a, asking(t, a.Name, blocks, "anywhere-holder"))[0].Addr()
 	usedOfSingle := mustAdd(t, a, asking(t, a.Name, single, "anywhere-holder-single"))[0].Addr()
@@ -98,8 +82,7 @@ func TestStaticAddressAnywhere(t *testing.T) {
 func TestExhaustionToTheLastAddress(t *testing.T) {
 	const pool, total, nodes = "last", 63, 4
 	controlledPool(t, pool, 16, v1alpha1.Range{CIDR: "10.62.0.0/20", End: "10.62.0.63"}) // four blocks
-	f := fleet.New(t, cp.Config())
-	f.Change = func(c *daemon.Config) { c.Agent.Wait = 3 * time.Second }
+	f := newFleet(t, waits(3*time.Second))
 	var fleet4 []*fleet.Node
 	held := make([][]fleet.Interface, nodes)
 	for k := range nodes {
@@ -109,7 +92,7 @@ func TestExhaustionToTheLastAddress(t *testing.T) {
 	add := func(k int) {
 		i := asking(t, fleet4[k].Name, pool, fmt.Sprintf("last-%d", serial))
 		serial++
-		retried(t, fleet4[k], i)
+		retried(t, time.Minute, fleet4[k], i)
 		held[k] = append(held[k], i)
 	}
 	for k := range nodes { // each has a block of its own, mostly free
@@ -189,7 +172,7 @@ func passOn(t *testing.T, from *fleet.Node, ended fleet.Interface, to *fleet.Nod
 func TestStoppedHolderBlocksNobody(t *testing.T) {
 	const pool, total = "stopped", 63
 	controlledPool(t, pool, 16, v1alpha1.Range{CIDR: "10.63.0.0/20", End: "10.63.0.63"})
-	f := fleet.New(t, cp.Config())
+	f := newFleet(t)
 	a, b := f.Start("stopped-a"), f.Start("stopped-b")
 	first := mustAdd(t, a, asking(t, a.Name, pool, "stopped-holder"))[0].Addr()
 	eventually(t, 30*time.Second, func() error { // what is published is all that is known of it later
@@ -214,7 +197,7 @@ func TestStoppedHolderBlocksNobody(t *testing.T) {
 	}
 	began := time.Now()
 	for k := range total - 1 - lost {
-		retried(t, b, asking(t, b.Name, pool, fmt.Sprintf("stopped-%d", k)))
+		retried(t, time.Minute, b, asking(t, b.Name, pool, fmt.Sprintf("stopped-%d", k)))
 	}
 	t.Logf("%d ADDs beside a stopped holder took %v", total-1-lost, time.Since(began))
 	more := asking(t, b.Name, pool, "stopped-more")
@@ -226,7 +209,7 @@ func TestStoppedHolderBlocksNobody(t *testing.T) {
 		return nil
 	})
 	f.Start("stopped-a") // it answers again: what is free there is had
-	retried(t, b, more)
+	retried(t, time.Minute, b, more)
 }
 
 // TestBurstIntoAnExactPool: as many pods as addresses, from many
@@ -235,7 +218,7 @@ func TestBurstIntoAnExactPool(t *testing.T) {
 	proof.Only(t)
 	const pool, total, nodes = "burst", 126, 8
 	controlledPool(t, pool, 1, v1alpha1.Range{CIDR: "10.64.0.0/25"})
-	f := fleet.New(t, cp.Config())
+	f := newFleet(t)
 	var wg sync.WaitGroup
 	var all []*fleet.Node
 	pods := make([]fleet.Interface, total)

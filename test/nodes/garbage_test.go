@@ -80,8 +80,8 @@ func TestTheCleanerIsSeenToBeAlive(t *testing.T) {
 	w.fleet.Change = func(c *daemon.Config) { quick(c); c.Agent.SweepEvery, c.Listen = 500*time.Millisecond, address }
 	w.start(1)
 	const metric = "tenure_agent_garbage_freed_total "
-	if body := metrics(t, address); !strings.Contains(body, metric+"0\n") {
-		t.Errorf("before any garbage, the metrics do not have %q", metric+"0")
+	if body, err := metrics(address); !strings.Contains(body, metric+"0\n") {
+		t.Errorf("before any garbage, the metrics do not have %q: %v", metric+"0", err)
 	}
 	// One after the other: a new pool waits for pods whose ADD has not come yet.
 	orphan := w.attached(w.nodes[0], "cleaned-orphan")
@@ -89,28 +89,24 @@ func TestTheCleanerIsSeenToBeAlive(t *testing.T) {
 	w.consistent([]*pod{orphan, alive})
 	orphan.delete(t)
 	w.nodes[0].Vanish(orphan.Interface)
-	if err := os.Remove(orphan.Netns); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(orphan.Netns))
 	w.consistent([]*pod{alive})
 	eventually(t, 10*time.Second, func() error {
-		if body := metrics(t, address); !strings.Contains(body, metric+"1\n") {
-			return fmt.Errorf("the metrics do not have %q", metric+"1")
+		if body, err := metrics(address); !strings.Contains(body, metric+"1\n") {
+			return fmt.Errorf("the metrics do not have %q: %w", metric+"1", err)
 		}
 		return nil
 	})
 }
 
-func metrics(t *testing.T, address string) string {
-	t.Helper()
-	resp, err := http.Get("http://" + address + "/metrics")
+// metrics returns what an agent says of itself at an address.
+func metrics(address string) (string, error) {
+	c := http.Client{Timeout: time.Minute} // the machine may be busy
+	resp, err := c.Get("http://" + address + "/metrics")
 	if err != nil {
-		t.Fatal(err)
+		return "", err
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(body)
+	return string(body), err
 }

@@ -13,20 +13,16 @@ import (
 // form. The pool is the controller's to make.
 func inline(t *testing.T, w *network, name, domain, ipam string) fleet.Interface {
 	t.Helper()
-	define(t, name, ipam)
+	define(t, "default", name, name, ipam)
 	i := fleet.Interface{Network: name, IfName: "net1", Domain: domain}
-	if err := json.Unmarshal([]byte(ipam), &i.IPAM); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(ipam), &i.IPAM))
 	return w.renewed(i)
 }
 
-// bare is a network's frame without a pool: nodes alone.
+// bare is a frame with a node.
 func bare(t *testing.T, name string) *network {
 	t.Helper()
-	controller(t, true)
-	w := &network{t: t, name: name, fleet: fleet.New(t, accounts.Agent), dir: t.TempDir()}
-	w.fleet.Change = quick
+	w := frame(t, name, quick)
 	w.start(1)
 	return w
 }
@@ -35,9 +31,7 @@ func bare(t *testing.T, name string) *network {
 func added(t *testing.T, n *fleet.Node, i fleet.Interface) []netip.Prefix {
 	t.Helper()
 	p := &pod{Interface: i, node: n}
-	if err := p.attach(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.attach())
 	return p.addrs
 }
 

@@ -1,7 +1,7 @@
 // Package nodes_test proves the agents of many nodes against a real API server with the real
-// garbage collector: with the rights that they are shipped with, every answer seen by an observer.
-// So does the controller run, but not in the tests of files that begin with without_: these say
-// themselves what a controller would.
+// garbage collector. Agents and controller have the rights that they are shipped with, and an
+// observer sees every answer. In the tests of files that begin with without_ no controller runs:
+// they do themselves what it would do.
 package nodes_test
 
 import (
@@ -20,6 +20,7 @@ import (
 )
 
 var (
+	cluster  *fleet.Cluster
 	cp       *controlplane.ControlPlane
 	api      *kube.API
 	kc       client.Client // an administrator's
@@ -33,7 +34,7 @@ const controllerMetrics = "127.0.0.1:9473"
 
 func TestMain(m *testing.M) {
 	os.Exit(fleet.Main(controlplane.Options{}, func(ctx context.Context, c *fleet.Cluster) (code int, err error) {
-		cp, api, kc = c.ControlPlane, c.API, c.Client
+		cluster, cp, api, kc = c, c.ControlPlane, c.API, c.Client
 		if accounts, err = fleet.Install(ctx, cp, kc); err != nil {
 			return 0, err
 		}
@@ -45,7 +46,15 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// run starts or ends the controller, if it does not run, or not run, already.
+// controller has the controller run in this test, or has none run. Whoever makes a pool calls it.
+// Starting and ending one takes time, so tests that want the same stand together, by the names of
+// their files.
+func controller(t testing.TB, runs bool) {
+	t.Helper()
+	must(t, run(context.Background(), runs))
+}
+
+// run starts or ends the controller, unless that was done before.
 func run(ctx context.Context, controller bool) (err error) {
 	switch {
 	case controller == (stop != nil):
@@ -55,16 +64,6 @@ func run(ctx context.Context, controller bool) (err error) {
 		err, stop = stop(), nil
 	}
 	return err
-}
-
-// controller has the controller run, or not run, in this test. Whoever makes a pool calls it. The
-// next test that wants it otherwise has to wait for that: so the files' names have those together
-// that want the same.
-func controller(t testing.TB, runs bool) {
-	t.Helper()
-	if err := run(context.Background(), runs); err != nil {
-		t.Fatal(err)
-	}
 }
 
 var eventually = fleet.Eventually

@@ -40,18 +40,14 @@ func TestPrometheusAnswersDashboards(t *testing.T) {
 	})
 
 	first, second := w.attached(w.nodes[0], "boards-first"), w.attached(w.nodes[1], "boards-second")
-	asks := func(name, address string) *pod {
-		p := w.run(w.nodes[1], name)
-		p.Top = map[string]any{"args": map[string]any{"cni": map[string]any{"ips": []string{address}}}}
-		return p
-	}
-	if _, err := w.nodes[1].Add(asks("boards-refused", first.addrs[0].Addr().String()).Interface); err == nil {
+	refused := w.run(w.nodes[1], "boards-refused").asks(first.addrs[0].Addr().String())
+	if _, err := w.nodes[1].Add(refused.Interface); err == nil {
 		t.Error("a pod got the address of another")
 	}
 	for i := range 4 { // what is left, but for what a node may have ahead of need
-		w.claim(fmt.Sprintf("boards-%d", i), nil)
+		w.claim(fmt.Sprintf("boards-%d", i))
 	}
-	w.claimSays(w.claim("boards-late", nil), metav1.ConditionFalse, "SubnetExhausted")
+	claimSays(t, w.claim("boards-late"), metav1.ConditionFalse, "SubnetExhausted")
 
 	panels, err := monitoring.Panels()
 	if err != nil {
@@ -89,9 +85,7 @@ scrape_configs:
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if err := p.Start(w.t.Context()); err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, p.Start(w.t.Context()))
 	w.t.Cleanup(func() {
 		if err := p.Kill(); err != nil {
 			w.t.Error(err)

@@ -8,11 +8,8 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenure-ipam/tenure/ipam/kube"
-	"github.com/tenure-ipam/tenure/test/fleet"
 	"github.com/tenure-ipam/tenure/test/programs"
 )
 
@@ -28,15 +25,8 @@ func TestStockMultusHonoursClaimsAndAddresses(t *testing.T) {
 	}
 	c := w.claim("multus-claim")
 	claimed := allocated(t, c)
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "default", Name: "multus",
-			Annotations: map[string]string{kube.AnnotationNetworks: `[{"name": "definition-of-multus", "ipam-claim-reference": "multus-claim"},
-				{"name": "definition-of-multus", "ips": ["10.60.0.77"]}, {"name": "definition-of-multus"}]`},
-		},
-		Spec: corev1.PodSpec{NodeName: w.a.Name, Containers: []corev1.Container{{Name: "c", Image: "none"}}},
-	}
-	fleet.Create(t, kc, pod)
+	pod := makePod(t, w.a.Name, "default", "multus", map[string]string{kube.AnnotationNetworks: `[{"name": "definition-of-multus", "ipam-claim-reference": "multus-claim"},
+		{"name": "definition-of-multus", "ips": ["10.60.0.77"]}, {"name": "definition-of-multus"}]`})
 	list, err := libcni.NetworkConfFromBytes(fmt.Appendf(nil, `{"cniVersion": "1.0.0", "name": "multus", "plugins": [
 		{"type": "tenure", "capabilities": {"ips": true}, "ipam": {"type": "tenure", "pool": "multus", "socket": %q}}]}`, w.a.Socket()))
 	if err != nil {

@@ -12,13 +12,12 @@ import (
 	"testing"
 	"time"
 
-	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
-	corev1 "k8s.io/api/core/v1"
+	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/api/workload"
 	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
 	"github.com/tenure-ipam/tenure/ipam/agentapi"
 	"github.com/tenure-ipam/tenure/ipam/kube"
@@ -28,27 +27,28 @@ import (
 
 // network is one test's pool and network, and the nodes that use it.
 type network struct {
-	t     testing.TB
-	name  string // of pool and network
-	fleet *fleet.Fleet
-	nodes []*fleet.Node
-	dir   string       // of stand-ins for network namespaces
-	n     atomic.Int64 // sandboxes made
+	t          testing.TB
+	name       string // of pool and network
+	definition string // its name
+	fleet      *fleet.Fleet
+	nodes      []*fleet.Node
+	dir        string       // of stand-ins for network namespaces
+	n          atomic.Int64 // sandboxes made
 }
 
-// quick is a node's configuration for tests that wait for what takes its time.
-func quick(c *daemon.Config) {
-	c.Agent.Idle, c.Agent.PublishEvery, c.Agent.Wait = time.Second, 200*time.Millisecond, 2*time.Second
+// frame is a network without pool, definition and nodes.
+func frame(t testing.TB, name string, change ...func(*daemon.Config)) *network {
+	t.Helper()
+	controller(t, true)
+	return &network{t: t, name: name, definition: name, fleet: newFleet(t, change...), dir: t.TempDir()}
 }
 
 // newNetwork makes a pool of these ranges and a network of it, and starts nodes.
 func newNetwork(t testing.TB, name string, nodes int, ranges ...v1alpha1.Range) *network {
 	t.Helper()
-	controller(t, true)
-	fleet.Create(t, kc, &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPPoolSpec{Ranges: ranges, Domain: name}})
-	define(t, name, fmt.Sprintf(`{"type":"tenure","pool":%q}`, name))
-	w := &network{t: t, name: name, fleet: fleet.New(t, accounts.Agent), dir: t.TempDir()}
-	w.fleet.Change = quick
+	newPool(t, name, name, ranges...)
+	w := frame(t, name, quick)
+	w.define("default", w.definition)
 	w.start(nodes)
 	return w
 }
@@ -64,18 +64,50 @@ func (w *network) start(nodes int) {
 	}
 }
 
-// define makes the definition of a network of this ipam section.
-func define(t testing.TB, network, ipam string) {
-	t.Helper()
-	fleet.Create(t, kc, &nad.NetworkAttachmentDefinition{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: network},
-		Spec: nad.NetworkAttachmentDefinitionSpec{
-			Config: fmt.Sprintf(`{"cniVersion":"1.1.0","name":%q,"type":"bridge","allowPersistentIPs":true,"ipam":%s}`, network, ipam),
-		},
-	})
+// world is a network of two nodes, whose definition has another name than the network, and may be
+// in another namespace.
+type world struct {
+	*network
+	a, b *fleet.Node
 }
 
-func cidr(text string) v1alpha1.Range { return v1alpha1.Range{CIDR: text} }
+// newWorld makes a pool and a network of it, with the definition in a namespace, and starts the
+// nodes.
+func newWorld(t testing.TB, name, namespace string, cidrs ...string) *world {
+	t.Helper()
+	var ranges []v1alpha1.Range
+	for _, c := range cidrs {
+		ranges = append(ranges, cidr(c))
+	}
+	return newWorldOf(t, name, namespace, ranges...)
+}
+
+// newWorldOf is newWorld with these ranges.
+func newWorldOf(t testing.TB, name, namespace string, ranges ...v1alpha1.Range) *world {
+	t.Helper()
+	newPool(t, name, name, ranges...)
+	w := &world{network: frame(t, name)}
+	w.definition = "definition-of-" + name
+	w.define(namespace, w.definition)
+	w.a, w.b = w.fleet.Start(name+"-a"), w.fleet.Start(name+"-b")
+	return w
+}
+
+// waitUpTo starts the agents anew: their ADDs wait for so long at most.
+func (w *world) waitUpTo(wait time.Duration) {
+	w.t.Helper()
+	for _, n := range []**fleet.Node{&w.a, &w.b} {
+		(*n).Stop()
+		(*n).Config().Agent.Wait = wait
+		*n = w.fleet.Start((*n).Name)
+	}
+}
+
+// define makes a definition of the network.
+func (w *network) define(namespace, definition string) {
+	w.t.Helper()
+	define(w.t, namespace, definition, w.name, fmt.Sprintf(`{"type":"tenure","pool":%q}`, w.name))
+}
 
 // sandbox is a new sandbox's interface, of no pod.
 func (w *network) sandbox() fleet.Interface {
@@ -88,10 +120,50 @@ func (w *network) renewed(i fleet.Interface) fleet.Interface {
 	w.t.Helper()
 	i.Sandbox = fmt.Sprintf("%s-s%d", w.name, w.n.Add(1))
 	i.Netns = filepath.Join(w.dir, i.Sandbox)
-	if err := os.WriteFile(i.Netns, nil, 0o600); err != nil {
-		w.t.Fatal(err)
+	must(w.t, os.WriteFile(i.Netns, nil, 0o600))
+	return i
+}
+
+// pod makes a pod on a node and returns its interface net1, in a sandbox of its own. claim is the
+// element's reference; extra are more of its keys, as JSON.
+func (w *network) pod(n *fleet.Node, name, claim, extra string, owners ...metav1.OwnerReference) fleet.Interface {
+	w.t.Helper()
+	element := fmt.Sprintf(`[{"name":%q,"interface":"net1"`, w.definition)
+	if claim != "" {
+		element += fmt.Sprintf(`,"ipam-claim-reference":%q`, claim)
+	}
+	i := w.podWith(n, name, map[string]string{kube.AnnotationNetworks: element + extra + "}]"}, owners...)
+	if claim != "" {
+		i.Top = map[string]any{fleet.ClaimKey: claim}
 	}
 	return i
+}
+
+// podWith is pod with all annotations.
+func (w *network) podWith(n *fleet.Node, name string, annotations map[string]string, owners ...metav1.OwnerReference) fleet.Interface {
+	w.t.Helper()
+	return ofPod(makePod(w.t, n.Name, "default", name, annotations, owners...), w.sandbox())
+}
+
+// claim makes a claim of the network, as a workload's controller does.
+func (w *network) claim(name string, owners ...metav1.OwnerReference) *ipamclaims.IPAMClaim {
+	w.t.Helper()
+	return w.claimWith(name, nil, owners...)
+}
+
+// claimWith is claim with annotations.
+func (w *network) claimWith(name string, annotations map[string]string, owners ...metav1.OwnerReference) *ipamclaims.IPAMClaim {
+	w.t.Helper()
+	return fleet.Create(w.t, kc, &ipamclaims.IPAMClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Annotations: annotations, OwnerReferences: owners},
+		Spec:       ipamclaims.IPAMClaimSpec{Network: w.name},
+	})
+}
+
+// requesting makes a claim that asks for addresses by name.
+func (w *network) requesting(name, addrs string) *ipamclaims.IPAMClaim {
+	w.t.Helper()
+	return w.claimWith(name, map[string]string{workload.AnnotationRequested: addrs})
 }
 
 // pod is a pod of a workload, as a kubelet runs it.
@@ -104,26 +176,20 @@ type pod struct {
 // run makes a pod on a node, with a sandbox, and does not attach it yet.
 func (w *network) run(n *fleet.Node, name string) *pod {
 	w.t.Helper()
-	i := w.sandbox()
-	o := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "default", Name: name,
-			Annotations: map[string]string{kube.AnnotationNetworks: fmt.Sprintf(`[{"name":%q,"interface":"net1"}]`, w.name)},
-		},
-		Spec: corev1.PodSpec{NodeName: n.Name, Containers: []corev1.Container{{Name: "c", Image: "none"}}},
-	}
-	fleet.Create(w.t, kc, o)
-	i.Namespace, i.Pod, i.PodUID = o.Namespace, o.Name, string(o.UID)
-	return &pod{Interface: i, node: n}
+	return &pod{Interface: w.pod(n, name, "", ""), node: n}
+}
+
+// runWith is run, of a pod that has a claim.
+func (w *network) runWith(n *fleet.Node, name string, c *ipamclaims.IPAMClaim) *pod {
+	w.t.Helper()
+	return &pod{Interface: w.pod(n, name, c.Name, ""), node: n}
 }
 
 // attached is run, and an ADD that succeeds.
 func (w *network) attached(n *fleet.Node, name string) *pod {
 	w.t.Helper()
 	p := w.run(n, name)
-	if err := p.attach(); err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, p.attach())
 	return p
 }
 
@@ -143,33 +209,22 @@ func (p *pod) attach() error {
 	}
 }
 
-func addresses(res *agentapi.Result) []netip.Prefix {
-	var addrs []netip.Prefix
-	for _, ip := range res.IPs {
-		addrs = append(addrs, ip.Address)
-	}
-	return addrs
+// asks has p ask for an address by name.
+func (p *pod) asks(address string) *pod {
+	p.Top = map[string]any{"args": map[string]any{"cni": map[string]any{"ips": []string{address}}}}
+	return p
 }
 
-// end deletes a pod as a kubelet does: its sandbox, then the object.
+// end ends a pod as a kubelet does.
 func (p *pod) end(t testing.TB) {
 	t.Helper()
-	if err := p.node.Del(p.Interface); err != nil {
-		t.Errorf("DEL of %s on %s: %v", p.Pod, p.node.Name, err)
-	}
-	if err := os.Remove(p.Netns); err != nil {
-		t.Error(err)
-	}
-	p.delete(t)
+	endPod(t, p.node, p.Interface)
 }
 
 // delete deletes the pod's object alone.
 func (p *pod) delete(t testing.TB) {
 	t.Helper()
-	o := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Pod}}
-	if err := kc.Delete(t.Context(), o, client.GracePeriodSeconds(0)); err != nil {
-		t.Error(err)
-	}
+	fleet.Delete(t, kc, podOf(p.Interface))
 }
 
 // records returns who has which address of the pool, by what the cluster says:
@@ -231,12 +286,28 @@ func (w *network) consistent(pods []*pod) {
 // nothingLeft waits until no lease of the pool is left.
 func (w *network) nothingLeft(within time.Duration) {
 	w.t.Helper()
-	eventually(w.t, within, func() error {
-		leases, err := api.LeasesOfPool(w.t.Context(), protocol.PoolName(w.name))
-		if err == nil && len(leases) > 0 {
-			err = fmt.Errorf("%d leases of %s are left, such as %+v", len(leases), w.name, leases[0])
+	eventually(w.t, within, noLeases(w.t, w.name))
+}
+
+// granted returns the addresses of the pool that are granted to anybody.
+func (w *network) granted() (addrs []netip.Addr) {
+	w.t.Helper()
+	for _, l := range leasesOf(w.t, w.name) {
+		for _, g := range l.Grants {
+			addrs = append(addrs, g.Addr)
 		}
-		return err
+	}
+	return addrs
+}
+
+// nothingGranted waits until no address of the pool is granted.
+func (w *network) nothingGranted(within time.Duration) {
+	w.t.Helper()
+	eventually(w.t, within, func() error {
+		if left := w.granted(); len(left) > 0 {
+			return fmt.Errorf("%v are still granted", left)
+		}
+		return nil
 	})
 }
 
@@ -244,11 +315,8 @@ func (w *network) nothingLeft(within time.Duration) {
 // reason until it is not there.
 func (w *network) poolSays(kind, reason string, words ...string) {
 	w.t.Helper()
-	eventually(w.t, time.Minute, func() error {
-		var p v1alpha1.IPPool
-		if err := kc.Get(w.t.Context(), client.ObjectKey{Name: w.name}, &p); err != nil {
-			return err
-		}
+	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: w.name}}
+	await(w.t, time.Minute, p, func() error {
 		if reason == "" && meta.FindStatusCondition(p.Status.Conditions, kind) == nil {
 			return nil
 		}
@@ -259,10 +327,7 @@ func (w *network) poolSays(kind, reason string, words ...string) {
 // keeps waits until a reservation has its address, and says these words.
 func (w *network) keeps(o *v1alpha1.IPReservation, words ...string) {
 	w.t.Helper()
-	eventually(w.t, time.Minute, func() error {
-		if err := kc.Get(w.t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
-			return err
-		}
+	await(w.t, time.Minute, o, func() error {
 		return fleet.Condition(o.Status.Conditions, v1alpha1.Reserved, metav1.ConditionTrue, v1alpha1.ReasonKept, words...)
 	})
 }

@@ -142,7 +142,7 @@ func (o *outage) meanwhile(t *testing.T, single []fleet.Interface) (served *sync
 	}
 	o.held, served = kept, &sync.WaitGroup{}
 	for k, p := range o.waiting {
-		p.Top = map[string]any{"runtimeConfig": map[string]any{"ips": []string{fmt.Sprintf("10.58.15.%d", 10+k)}}}
+		p.Interface = naming(p.Interface, fmt.Sprintf("10.58.15.%d", 10+k))
 		served.Go(func() {
 			for began := time.Now(); ; time.Sleep(time.Second) { // as a kubelet waits
 				res, err := p.node.Add(p.Interface)
@@ -186,9 +186,7 @@ func TestManyAgentsCatchUpWithoutAStorm(t *testing.T) {
 		single = append(single, i)
 	}
 	eventually(t, time.Minute, o.silent)
-	if err := cp.StopAPIServer(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cp.StopAPIServer())
 	gone := time.Now()
 	served := o.meanwhile(t, single)
 	eventually(t, time.Minute, func() error { // every agent has a heartbeat to catch up with
@@ -200,9 +198,7 @@ func TestManyAgentsCatchUpWithoutAStorm(t *testing.T) {
 		return nil
 	})
 	back := time.Now()
-	if err := cp.StartAPIServer(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cp.StartAPIServer(t.Context()))
 	eventually(t, catchUp, func() error { return o.settled(back) })
 	took := time.Since(back)
 	served.Wait()

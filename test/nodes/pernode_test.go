@@ -19,14 +19,13 @@ import (
 // newPerNode makes a pool that gives each node a subnet, and starts nodes.
 func newPerNode(t *testing.T, name string, nodes int, per v1alpha1.PerNode, cidrs ...string) *network {
 	t.Helper()
-	w := newNetwork(t, name+"-unused", 0, cidr("10.99.0.0/30")) // its definition names another pool
-	w.name = name
+	w := frame(t, name, quick)
 	spec := v1alpha1.IPPoolSpec{Domain: name, PerNode: &per}
 	for _, text := range cidrs {
 		spec.Ranges = append(spec.Ranges, cidr(text))
 	}
 	fleet.Create(t, kc, &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec})
-	define(t, name, fmt.Sprintf(`{"type":"tenure","pool":%q}`, name))
+	w.define("default", w.definition)
 	w.start(nodes)
 	return w
 }
@@ -38,9 +37,7 @@ func (p *pod) subnet() netip.Prefix { return p.addrs[0].Masked() }
 func (w *network) leasesOf(n *fleet.Node) (blocks []string) {
 	w.t.Helper()
 	var all v1alpha1.IPLeaseList
-	if err := kc.List(w.t.Context(), &all, client.MatchingFields{"spec.pool": w.name}); err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, kc.List(w.t.Context(), &all, client.MatchingFields{"spec.pool": w.name}))
 	for _, l := range all.Items {
 		if l.Spec.Holder.Node == n.Name {
 			blocks = append(blocks, l.Spec.Block)
@@ -86,13 +83,12 @@ func TestSubnetPerNode(t *testing.T) {
 	}
 	extra := w.run(n, "pernode-extra")
 	n.Refused(t, extra.Interface, fmt.Sprintf("subnet %v, which node %s has of pool pernode, has no address left", sub, n.Name))
-	foreign := w.run(n, "pernode-foreign")
-	foreign.Top = map[string]any{"args": map[string]any{"cni": map[string]any{"ips": []string{pods[1].subnet().Addr().Next().Next().Next().String()}}}}
+	foreign := w.run(n, "pernode-foreign").asks(pods[1].subnet().Addr().Next().Next().Next().String())
 	_, err := n.Add(foreign.Interface)
 	fleet.WantCode(t, err, agentapi.CodeInvalidConfig, fmt.Sprintf("this node's subnet is %v", sub))
 	s.scale(0)
 	pods[0].end(t)
-	other := &network{t: t, name: "pernode-unused", fleet: w.fleet, nodes: w.nodes, dir: t.TempDir()}
+	other := newNetwork(t, "pernode-other", 0, cidr("10.99.0.0/30"))
 	idle := other.attached(n, "pernode-idle")
 	idle.end(t)
 	eventually(t, time.Minute, func() error { // what is idle of another pool goes back
@@ -108,8 +104,8 @@ func TestSubnetPerNode(t *testing.T) {
 	if again.subnet() != sub {
 		t.Errorf("then it gives %v; want %v", again.addrs, sub)
 	}
-	c := w.claim("pernode-claim", nil)
-	w.claimSays(c, metav1.ConditionFalse, claims.ReasonTopologyInvalid, "pool pernode gives each node a subnet of its own (spec.perNode)")
+	c := w.claim("pernode-claim")
+	claimSays(t, c, metav1.ConditionFalse, claims.ReasonTopologyInvalid, "pool pernode gives each node a subnet of its own (spec.perNode)")
 }
 
 // TestPinnedSubnets: a node has the subnet that is pinned to it, no other node has it, and one that
@@ -126,11 +122,8 @@ func TestPinnedSubnets(t *testing.T) {
 	if s := second.subnet(); s == netip.MustParsePrefix("10.68.0.0/26") || s == first.subnet() {
 		t.Errorf("another node has %v, which is pinned", second.addrs)
 	}
-	var p v1alpha1.IPPool
-	if err := kc.Get(t.Context(), client.ObjectKey{Name: w.name}, &p); err != nil {
-		t.Fatal(err)
-	}
-	fleet.Edit(t, kc, &p, func() {
+	p := readPool(t, w.name)
+	fleet.Edit(t, kc, p, func() {
 		p.Spec.PerNode.Pinned = append(p.Spec.PerNode.Pinned, pin("pinned-2", second.subnet().String()))
 	})
 	w.nodes = append(w.nodes, w.fleet.Launch("pinned-2"))
@@ -138,16 +131,13 @@ func TestPinnedSubnets(t *testing.T) {
 	third.AwaitServing()
 	late := w.run(third, "pinned-late")
 	third.Refused(t, late.Interface, fmt.Sprintf("subnet %v of pool pinned is pinned to node pinned-2, and is leased by node pinned-1", second.subnet()))
-	named := w.run(third, "pinned-named")
-	named.Top = map[string]any{"args": map[string]any{"cni": map[string]any{"ips": []string{second.subnet().Addr().Next().Next().Next().String()}}}}
+	named := w.run(third, "pinned-named").asks(second.subnet().Addr().Next().Next().Next().String())
 	third.Refused(t, named.Interface, "is in a block that node pinned-1 holds")
 	w.poolSays(v1alpha1.PoolPinsTaken, v1alpha1.ReasonLeasedElsewhere, fmt.Sprintf("subnet %v is pinned to node pinned-2, and node pinned-1 has leased it: drain that node", second.subnet()))
 	second.end(t)
-	fleet.Edit(t, kc, &p, func() { p.Spec.PerNode.Pinned = p.Spec.PerNode.Pinned[:2] })
+	fleet.Edit(t, kc, p, func() { p.Spec.PerNode.Pinned = p.Spec.PerNode.Pinned[:2] })
 	w.poolSays(v1alpha1.PoolPinsTaken, "")
-	if err := late.attach(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, late.attach())
 	for name, change := range map[string]func(){
 		"must not be added to a pool":         func() { p.Spec.PerNode = nil },
 		"must not change: nodes have subnets": func() { p.Spec.PerNode.PrefixLength = 27 },
@@ -155,7 +145,7 @@ func TestPinnedSubnets(t *testing.T) {
 		"must not be true beside a source":    func() { p.Spec.Advertise = true },
 		"stands beside a range with a ":       func() { p.Spec.Ranges[0].Gateway = "10.68.0.1" },
 	} {
-		if err := fleet.TryEdit(t, kc, &p, change); err == nil || !strings.Contains(err.Error(), name) {
+		if err := fleet.TryEdit(t, kc, p, change); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("got %v; want %q", err, name)
 		}
 	}
@@ -167,11 +157,8 @@ func TestEditedSubnets(t *testing.T) {
 	w := newPerNode(t, "resubnet", 1, v1alpha1.PerNode{PrefixLength: 27}, "10.69.0.0/24")
 	n := w.nodes[0]
 	before := w.attached(n, "resubnet-before")
-	var p v1alpha1.IPPool
-	if err := kc.Get(t.Context(), client.ObjectKey{Name: w.name}, &p); err != nil {
-		t.Fatal(err)
-	}
-	fleet.Edit(t, kc, &p, func() { p.Spec.Ranges = []v1alpha1.Range{cidr("10.70.0.0/24")} })
+	p := readPool(t, w.name)
+	fleet.Edit(t, kc, p, func() { p.Spec.Ranges = []v1alpha1.Range{cidr("10.70.0.0/24")} })
 	var after *pod
 	eventually(t, time.Minute, func() error {
 		after = w.run(n, fleet.Unique("resubnet-after"))
@@ -214,12 +201,8 @@ func TestReservedInSubnet(t *testing.T) {
 	}
 	extra := w.run(n, "subreserved-extra")
 	n.Refused(t, extra.Interface, "has no address left")
-	if err := kc.Delete(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
-	if err := extra.attach(); err != nil {
-		t.Fatal(err)
-	}
+	fleet.Delete(t, kc, o)
+	must(t, extra.attach())
 	if got := extra.addrs[0].Addr(); got != kept {
 		t.Errorf("it has %v; want %v", got, kept)
 	}

@@ -8,9 +8,7 @@ import (
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/api/workload"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/test/fleet"
@@ -23,12 +21,12 @@ func operated(kind, name string) metav1.OwnerReference {
 
 // asking are the annotations of a pod that asks for a claim of the world's network by its name.
 func (w *world) asking() map[string]string {
-	return map[string]string{kube.AnnotationNetworks: w.definition(), workload.AnnotationClaims: w.definition(), workload.ClaimsBy: workload.ByPodName}
+	return map[string]string{kube.AnnotationNetworks: w.definition, workload.AnnotationClaims: w.definition, workload.ClaimsBy: workload.ByPodName}
 }
 
 // named names the claim that a pod has by its name.
 func (w *world) named(pod string) *ipamclaims.IPAMClaim {
-	return &ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: pod + "." + w.definition()}}
+	return &ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: pod + "." + w.definition}}
 }
 
 // TestClaimsByPodName: the pods of a controller of which nothing is known keep their addresses by
@@ -40,7 +38,7 @@ func TestClaimsByPodName(t *testing.T) {
 	theirs := w.named("byname-2")
 	theirs.OwnerReferences, theirs.Spec.Network = []metav1.OwnerReference{operated("Database", "main")}, w.name
 	fleet.Create(t, kc, theirs)
-	mine := w.claim("byname-1." + w.definition())
+	mine := w.claim("byname-1." + w.definition)
 	early := allocated(t, mine)
 
 	nodes := []*fleet.Node{w.a, w.b}
@@ -49,7 +47,7 @@ func TestClaimsByPodName(t *testing.T) {
 		for i := range 2 {
 			name := fmt.Sprintf("byname-%d", i)
 			pod := w.podWith(nodes[(i+round)%2], name, w.asking(), set)
-			got := w.add(nodes[(i+round)%2], pod)
+			got := mustAdd(t, nodes[(i+round)%2], pod)
 			c := w.named(name)
 			if want := allocated(t, c); !slices.Equal(got, want) || len(want) != 2 {
 				t.Errorf("%s has %v; want those of its claim, %v", name, got, want)
@@ -60,7 +58,7 @@ func TestClaimsByPodName(t *testing.T) {
 			if claims = append(claims, c); round == 1 && claims[i].UID != c.UID {
 				t.Errorf("claim %s was made anew", c.Name)
 			}
-			w.end(nodes[(i+round)%2], pod)
+			endPod(t, nodes[(i+round)%2], pod)
 		}
 	}
 	if c := claims[1]; c.UID != mine.UID || !slices.Equal(kube.ClaimOf(c).IPs, early) {
@@ -81,9 +79,7 @@ func TestClaimsByPodName(t *testing.T) {
 // before. That claim keeps its address, and is used again when the machine comes back.
 func TestMachineMovesToAnotherNetwork(t *testing.T) {
 	w := newWorld(t, "moves", "default", "10.86.0.0/24")
-	fleet.Create(t, kc, &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: "moved"}, Spec: v1alpha1.IPPoolSpec{Domain: "moved", Ranges: []v1alpha1.Range{{CIDR: "10.87.0.0/24"}}}})
-	to := &world{t: t, name: "moved", fleet: w.fleet, a: w.a, b: w.b}
-	to.define("default", to.definition())
+	to := newNetwork(t, "moved", 0, cidr("10.87.0.0/24"))
 	vm, vmi := owner("VirtualMachine", "vm-moves"), owner("VirtualMachineInstance", "vm-moves")
 	c := &ipamclaims.IPAMClaim{
 		ObjectMeta: metav1.ObjectMeta{
@@ -94,22 +90,19 @@ func TestMachineMovesToAnotherNetwork(t *testing.T) {
 	}
 	fleet.Create(t, kc, c)
 	first := allocated(t, c)
-	launch := func(in *world, n *fleet.Node, name string) fleet.Interface {
+	launch := func(in *network, n *fleet.Node, name string) fleet.Interface {
 		pod := in.pod(n, name, c.Name, "", vmi)
-		o := podOf(pod)
-		if err := kc.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, kube.LauncherLabel, kube.Launcher))); err != nil {
-			t.Fatal(err)
-		}
-		if in != w { // the observer is to know of which claim it has an address
+		patch(t, podOf(pod), fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, kube.LauncherLabel, kube.Launcher))
+		if in != w.network { // the observer is to know of which claim it has an address
 			pod.Top[fleet.ClaimKey] = workload.MachineClaimName(c.Name, in.name)
 		}
 		return pod
 	}
-	source := launch(w, w.a, "moves-source")
-	w.same(w.a, source, first)
+	source := launch(w.network, w.a, "moves-source")
+	same(t, w.a, source, first)
 
 	target := launch(to, w.b, "moves-target")
-	got := to.add(w.b, target)
+	got := mustAdd(t, w.b, target)
 	second := &ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: workload.MachineClaimName(c.Name, to.name)}}
 	if want := allocated(t, second); !slices.Equal(got, want) || second.Spec.Network != to.name {
 		t.Errorf("on the new network it has %v; want %v of the claim of network %q", got, want, second.Spec.Network)
@@ -117,17 +110,17 @@ func TestMachineMovesToAnotherNetwork(t *testing.T) {
 	if o := second.OwnerReferences; len(o) != 1 || o[0].UID != vm.UID || len(second.Finalizers) > 0 || second.Labels[kube.VMLabel] != "vm-moves" {
 		t.Errorf("the second claim has owners %+v, finalizers %v, labels %v; want the machine's alone", o, second.Finalizers, second.Labels)
 	}
-	w.end(w.a, source)
-	to.same(w.b, target, got) // of the same sandbox
+	endPod(t, w.a, source)
+	same(t, w.b, target, got) // of the same sandbox
 
 	// A migration on the new network, and one back to the old one.
 	again := launch(to, w.a, "moves-again")
-	to.same(w.a, again, got)
-	w.end(w.b, target)
-	back := launch(w, w.b, "moves-back")
-	w.same(w.b, back, first)
-	w.end(w.a, again)
-	to.same(w.a, launch(to, w.a, "moves-once-more"), got)
+	same(t, w.a, again, got)
+	endPod(t, w.b, target)
+	back := launch(w.network, w.b, "moves-back")
+	same(t, w.b, back, first)
+	endPod(t, w.a, again)
+	same(t, w.a, launch(to, w.a, "moves-once-more"), got)
 
 	// A stranger's pod that names the claim gets nothing of that.
 	_, err := w.a.Insist(to.pod(w.a, "moves-stranger", c.Name, "", owner("VirtualMachineInstance", "other")))

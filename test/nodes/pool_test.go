@@ -13,71 +13,17 @@ import (
 	"time"
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
 	"github.com/tenure-ipam/tenure/ipam/agentapi"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
-	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
-
-// brief returns a fleet whose agents give back and publish soon.
-func brief(t *testing.T) *fleet.Fleet {
-	f := fleet.New(t, cp.Config())
-	f.Change = func(c *daemon.Config) {
-		c.Agent.Idle, c.Agent.PublishEvery, c.Agent.Wait = time.Second, time.Second, 2*time.Second
-	}
-	return f
-}
-
-// newPool makes a pool of a domain.
-func newPool(t *testing.T, name, domain string, ranges ...v1alpha1.Range) *v1alpha1.IPPool {
-	t.Helper()
-	controller(t, true)
-	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPPoolSpec{Domain: domain, Ranges: ranges}}
-	fleet.Create(t, kc, p)
-	return p
-}
-
-// says waits until a pool has a condition of this status whose message has words.
-func says(t *testing.T, p *v1alpha1.IPPool, kind string, status metav1.ConditionStatus, words ...string) {
-	t.Helper()
-	eventually(t, 30*time.Second, func() error {
-		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
-			return err
-		}
-		c := meta.FindStatusCondition(p.Status.Conditions, kind)
-		if c == nil || c.Status != status || c.ObservedGeneration != p.Generation {
-			return fmt.Errorf("pool %s: condition %s is %+v; want %s", p.Name, kind, c, status)
-		}
-		for _, w := range words {
-			if !strings.Contains(c.Message, w) {
-				return fmt.Errorf("pool %s: condition %s says %q; want %q in it", p.Name, kind, c.Message, w)
-			}
-		}
-		return nil
-	})
-}
-
-// plain is an interface of a sandbox without a pod.
-func plain(pool, sandbox string) fleet.Interface {
-	return fleet.Interface{Network: "net-" + pool, Sandbox: sandbox, IfName: "net1", IPAM: map[string]any{"type": "tenure", "pool": pool}}
-}
-
-// static is plain for exactly one address.
-func static(pool, sandbox, ip string) fleet.Interface {
-	i := plain(pool, sandbox)
-	i.Top = map[string]any{"runtimeConfig": map[string]any{"ips": []string{ip}}}
-	return i
-}
 
 // heard waits until a node's agent knows whether an address may be asked for.
 func heard(t *testing.T, n *fleet.Node, pool, ip string, may bool) {
@@ -154,7 +100,7 @@ func (l *load) run(ctx context.Context, n *fleet.Node, worker int) {
 			up = append(up[:k], up[k+1:]...)
 			continue
 		}
-		from, in := int(l.settled.Load()), plain(l.pool, fmt.Sprintf("load-%d-%d", worker, i))
+		from, in := int(l.settled.Load()), onPool(l.pool, fmt.Sprintf("load-%d-%d", worker, i), "net1")
 		res, err := n.Add(in)
 		up = append(up, in) // also one that failed is deleted, as a runtime does
 		if e, ok := errors.AsType[*agentapi.Error](err); ok && e.Code == agentapi.CodeTryAgainLater {
@@ -182,15 +128,14 @@ func TestReshapedUnderLoad(t *testing.T) {
 	const pool = "reshaped"
 	p := newPool(t, pool, pool, v1alpha1.Range{CIDR: "10.60.0.0/23", End: "10.60.0.255"})
 	says(t, p, v1alpha1.PoolReady, metav1.ConditionTrue)
-	f := brief(t)
+	f := newFleet(t, quick)
 	nodes := []*fleet.Node{f.Start("reshaped-a"), f.Start("reshaped-b"), f.Start("reshaped-c")}
 	had := &shapes{}
 	had.add(t, p.Spec)
 	l := &load{t: t, pool: pool, shapes: had}
 
 	kept := static(pool, "kept", "10.60.0.40")
-	w := &world{t: t, fleet: f}
-	its := w.add(nodes[0], kept)
+	its := mustAdd(t, nodes[0], kept)
 	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	for i := range 2 * len(nodes) {
@@ -232,21 +177,16 @@ func TestReshapedUnderLoad(t *testing.T) {
 			continue
 		}
 		says(t, p, "Draining", metav1.ConditionTrue, "will not be given again")
-		w.same(nodes[0], kept, its)
+		same(t, nodes[0], kept, its)
 	}
 	busy()
 	stop()
 	wg.Wait()
 	t.Logf("%d served", l.served.Load())
 	says(t, p, "Draining", metav1.ConditionTrue, "addresses in use, or granted, that the ranges do not have: 1")
-	w.same(nodes[0], kept, its)
-	if err := nodes[0].Del(kept); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, 60*time.Second, func() error {
-		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
-			return err
-		}
+	same(t, nodes[0], kept, its)
+	mustDel(t, nodes[0], kept)
+	await(t, 60*time.Second, p, func() error {
 		c := p.Status.Counts
 		if c == nil || c.Leases != 0 || c.Used != 0 || c.Free != 64 || meta.FindStatusCondition(p.Status.Conditions, "Draining") != nil {
 			return fmt.Errorf("counts %+v, conditions %+v; want 64 free, and nothing else", c, p.Status.Conditions)
@@ -262,35 +202,30 @@ func TestRangeMovedBetweenPools(t *testing.T) {
 	const domain = "moved"
 	from := newPool(t, "moved-from", domain, v1alpha1.Range{CIDR: "10.61.0.0/24"})
 	says(t, from, v1alpha1.PoolReady, metav1.ConditionTrue)
-	f := brief(t)
+	f := newFleet(t, quick)
 	a, b := f.Start("moved-a"), f.Start("moved-b")
-	w := &world{t: t, fleet: f}
 	pod := static(from.Name, "pod", "10.61.0.200")
-	its := w.add(a, pod)
+	its := mustAdd(t, a, pod)
 
 	fleet.Edit(t, kc, from, func() { from.Spec.Ranges[0].End = "10.61.0.127" })
 	to := newPool(t, "moved-to", domain, v1alpha1.Range{CIDR: "10.61.0.0/24", Start: "10.61.0.128"})
 	says(t, to, v1alpha1.PoolReady, metav1.ConditionFalse, "leases of pool moved-from", "node moved-a")
 	b.Refused(t, static(to.Name, "early", "10.61.0.200"), to.Name)
-	w.same(a, pod, its)
+	same(t, a, pod, its)
 	says(t, from, v1alpha1.PoolReady, metav1.ConditionTrue)
-	if err := a.Del(pod); err != nil {
-		t.Fatal(err)
-	}
+	mustDel(t, a, pod)
 	says(t, to, v1alpha1.PoolReady, metav1.ConditionTrue)
-	w.add(b, static(to.Name, "late", "10.61.0.200"))
+	mustAdd(t, b, static(to.Name, "late", "10.61.0.200"))
 
 	// Nor does a pool that names no domain.
 	free := newPool(t, "moved-free", "", v1alpha1.Range{CIDR: "10.62.0.0/24"})
 	says(t, free, v1alpha1.PoolReady, metav1.ConditionTrue)
 	taken := static(free.Name, "free", "10.62.0.200")
-	w.add(a, taken)
+	mustAdd(t, a, taken)
 	fleet.Edit(t, kc, free, func() { free.Spec.Ranges[0].End = "10.62.0.127" })
 	next := newPool(t, "moved-next", "", v1alpha1.Range{CIDR: "10.62.0.0/24", Start: "10.62.0.128"})
 	says(t, next, v1alpha1.PoolReady, metav1.ConditionFalse, "pool moved-free still keeps addresses", "node moved-a", "spec.domain")
-	if err := a.Del(taken); err != nil {
-		t.Fatal(err)
-	}
+	mustDel(t, a, taken)
 	says(t, next, v1alpha1.PoolReady, metav1.ConditionTrue)
 }
 
@@ -301,42 +236,30 @@ func TestDeletedInUseAndMadeAgain(t *testing.T) {
 	spec := v1alpha1.Range{CIDR: "10.63.0.0/24"}
 	p := newPool(t, "made-again", "", spec)
 	says(t, p, v1alpha1.PoolReady, metav1.ConditionTrue)
-	f := brief(t)
+	f := newFleet(t, quick)
 	a, b := f.Start("made-a"), f.Start("made-b")
-	w := &world{t: t, fleet: f}
-	pod := plain(p.Name, "pod")
-	its := w.add(a, pod)
+	pod := onPool(p.Name, "pod", "net1")
+	its := mustAdd(t, a, pod)
 
 	fleet.Delete(t, kc, p)
 	says(t, p, v1alpha1.PoolReady, metav1.ConditionFalse, "node made-a (")
 	keeps := func() {
 		t.Helper()
-		check := pod
-		check.Top = map[string]any{"prevResult": map[string]any{"cniVersion": "1.1.0", "ips": []map[string]string{{"address": its[0].String()}}}}
-		if err := a.CheckAdd(check); err != nil {
+		if err := a.CheckAdd(pod.With(its)); err != nil {
 			t.Errorf("CHECK of a pod whose pool was deleted: %v", err)
 		}
 	}
 	keeps()
-	b.Refused(t, plain(p.Name, "late"), "deleted")
-	if err := kc.Patch(t.Context(), p, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, 10*time.Second, func() error {
-		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(p), p); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("the pool is still there: %w", err)
-		}
-		return nil
-	})
+	b.Refused(t, onPool(p.Name, "late", "net1"), "deleted")
+	patch(t, p, `{"metadata":{"finalizers":null}}`)
+	fleet.Gone(t, kc, p, 10*time.Second)
 	second := newPool(t, "made-again", "", spec)
 	says(t, second, v1alpha1.PoolReady, metav1.ConditionFalse, "of an earlier pool of this name", "node made-a")
 	b.Refused(t, static(second.Name, "thief", its[0].Addr().String()), second.Name)
 	keeps()
-	if err := a.Del(pod); err != nil {
-		t.Fatal(err)
-	}
+	mustDel(t, a, pod)
 	says(t, second, v1alpha1.PoolReady, metav1.ConditionTrue)
-	w.add(b, static(second.Name, "heir", its[0].Addr().String()))
+	mustAdd(t, b, static(second.Name, "heir", its[0].Addr().String()))
 }
 
 // TestBlockSizeChangedInUse: blocks get another size when the last lease is
@@ -344,26 +267,20 @@ func TestDeletedInUseAndMadeAgain(t *testing.T) {
 func TestBlockSizeChangedInUse(t *testing.T) {
 	p := newPool(t, "resized", "", v1alpha1.Range{CIDR: "10.64.0.0/22"}) // blocks of four
 	says(t, p, v1alpha1.PoolReady, metav1.ConditionTrue)
-	f := brief(t)
+	f := newFleet(t, quick)
 	a, b := f.Start("resized-a"), f.Start("resized-b")
-	w := &world{t: t, fleet: f}
-	pod := plain(p.Name, "pod")
-	its := w.add(a, pod)
+	pod := onPool(p.Name, "pod", "net1")
+	its := mustAdd(t, a, pod)
 	fleet.Edit(t, kc, p, func() { p.Spec.BlockSize = new(int32(16)) })
 	says(t, p, "BlockSizePending", metav1.ConditionTrue, "16 IPv4")
-	other := plain(p.Name, "other")
-	w.add(b, other) // the pool works on
-	w.same(a, pod, its)
+	other := onPool(p.Name, "other", "net1")
+	mustAdd(t, b, other) // the pool works on
+	same(t, a, pod, its)
 	opening := p.Status.Opening
 	for n, i := range map[*fleet.Node]fleet.Interface{a: pod, b: other} {
-		if err := n.Del(i); err != nil {
-			t.Fatal(err)
-		}
+		mustDel(t, n, i)
 	}
-	eventually(t, 30*time.Second, func() error {
-		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
-			return err
-		}
+	await(t, 30*time.Second, p, func() error {
 		if bits := *p.Status.BlockPrefixLengths.IPv4; bits != 28 || p.Status.Leasing != v1alpha1.LeasingOpen {
 			return fmt.Errorf("blocks of /%d, leasing %s; want /28, Open", bits, p.Status.Leasing)
 		}
@@ -372,15 +289,8 @@ func TestBlockSizeChangedInUse(t *testing.T) {
 	if p.Status.Opening <= opening {
 		t.Errorf("opened by %q, before by %q; want a greater word", p.Status.Opening, opening)
 	}
-	eventually(t, 30*time.Second, func() error { // the agent's watch tells it, too, a moment later
-		_, err := a.Add(pod)
-		return err
-	})
-	leases, err := api.LeasesOfPool(t.Context(), protocol.PoolName(p.Name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, l := range leases {
+	retried(t, 30*time.Second, a, pod) // the agent's watch tells it, too, a moment later
+	for _, l := range leasesOf(t, p.Name) {
 		if l.Block.Bits() != 28 {
 			t.Errorf("lease %s; want blocks of 16", l.Name)
 		}
@@ -394,10 +304,7 @@ func TestClaimsGetWhatNodesCede(t *testing.T) {
 	w := newWorld(t, "ceded", "default", "10.65.0.0/28")
 	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: w.name}}
 	fleet.Edit(t, kc, p, func() { p.Spec.BlockSize = new(int32(4)) })
-	eventually(t, 20*time.Second, func() error {
-		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
-			return err
-		}
+	await(t, 20*time.Second, p, func() error {
 		if b := p.Status.BlockPrefixLengths; p.Status.Leasing != v1alpha1.LeasingOpen || b == nil || *b.IPv4 != 30 {
 			return fmt.Errorf("leasing %s, blocks %+v; want Open, /30", p.Status.Leasing, b)
 		}
@@ -409,36 +316,20 @@ func TestClaimsGetWhatNodesCede(t *testing.T) {
 	pods := make([]fleet.Interface, size)
 	for i := range size {
 		pods[i] = w.pod(nodes[i%2], fmt.Sprint("ceded-pod-", i), "", "")
-		eventually(t, 30*time.Second, func() error { // the last ones are ceded by the other node
-			res, err := nodes[i%2].Add(pods[i])
-			if err == nil {
-				had[i] = res.IPs[0].Address
-			}
-			return err
-		})
+		had[i] = retried(t, 30*time.Second, nodes[i%2], pods[i])[0] // the last ones are ceded by the other node
 	}
 	var claims []*ipamclaims.IPAMClaim
 	for i := range 3 {
 		c := w.claim(fmt.Sprint("ceded-", i))
 		claims = append(claims, c)
-		eventually(t, 20*time.Second, func() error { // it stands in the queue
-			if err := kc.Get(t.Context(), client.ObjectKeyFromObject(c), c); err != nil {
-				return err
-			}
-			if len(c.Status.Conditions) == 0 || c.Status.Conditions[0].Reason != "SubnetExhausted" {
-				return fmt.Errorf("claim %s has %v, %+v; want SubnetExhausted", c.Name, c.Status.IPs, c.Status.Conditions)
-			}
-			return nil
-		})
+		claimSays(t, c, metav1.ConditionFalse, "SubnetExhausted") // it stands in the queue
 	}
 	says(t, p, v1alpha1.PoolExhausted, metav1.ConditionTrue, "pool ceded is exhausted: 14 of 14 in use")
 	if p.Status.Pressure != v1alpha1.PressureExhausted {
 		t.Errorf("pressure %s; want Exhausted", p.Status.Pressure)
 	}
 	for i, pod := range []int{3, 8} { // one of each node
-		if err := nodes[pod%2].Del(pods[pod]); err != nil {
-			t.Fatal(err)
-		}
+		mustDel(t, nodes[pod%2], pods[pod])
 		if got := allocated(t, claims[i]); got[0] != had[pod] {
 			t.Errorf("claim %d has %v; want %v, which was given back", i, got, had[pod])
 		}

@@ -2,22 +2,18 @@ package nodes_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"testing"
 	"time"
 
-	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/api/workload"
 	"github.com/tenure-ipam/tenure/claims"
 	"github.com/tenure-ipam/tenure/ipam/agentapi"
-	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/node/agent"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
@@ -52,20 +48,14 @@ func (w *network) inRacks(racks ...string) {
 func (w *network) relabel(n *fleet.Node, rack string) {
 	w.t.Helper()
 	o := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name}}
-	if err := kc.Get(w.t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
-		w.t.Fatal(err)
-	}
 	fleet.Edit(w.t, kc, o, func() { o.Labels = map[string]string{rackLabel: rack} })
 }
 
 // selectorIs awaits what the pool's status says of a selector.
 func (w *network) selectorIs(rack string, want func(v1alpha1.SelectorStatus) bool) {
 	w.t.Helper()
-	eventually(w.t, time.Minute, func() error {
-		var p v1alpha1.IPPool
-		if err := kc.Get(w.t.Context(), client.ObjectKey{Name: w.name}, &p); err != nil {
-			return err
-		}
+	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: w.name}}
+	await(w.t, time.Minute, p, func() error {
 		for _, s := range p.Status.Selectors {
 			if s.Selector == rackLabel+"="+rack && want(s) {
 				return nil
@@ -104,23 +94,16 @@ func TestRacks(t *testing.T) {
 	nowhere := w.run(none, "racks-nowhere")
 	none.Refused(t, nowhere.Interface, "has no range for this node ("+rackLabel+" is missing): the nodeSelectors of its ranges are "+rackLabel+"=a; "+rackLabel+"=b")
 
-	static := w.run(a1, "racks-static")
-	static.Top = map[string]any{"args": map[string]any{"cni": map[string]any{"ips": []string{"10.62.0.99"}}}}
-	_, err = a1.Add(static.Interface)
+	_, err = a1.Add(w.run(a1, "racks-static").asks("10.62.0.99").Interface)
 	fleet.WantCode(t, err, agentapi.CodeInvalidConfig, "whose range is for nodes with "+rackLabel+"=b, and this node has "+rackLabel+"=a")
 
 	o := &v1alpha1.IPReservation{ObjectMeta: metav1.ObjectMeta{Name: "racks"}, Spec: v1alpha1.IPReservationSpec{Pool: w.name, Address: "10.62.0.77", For: "a printer"}}
 	fleet.Create(t, kc, o)
 	w.keeps(o)
-	named := w.run(b1, "racks-reserved")
-	named.Top = map[string]any{"args": map[string]any{"cni": map[string]any{"ips": []string{o.Spec.Address}}}}
+	named := w.run(b1, "racks-reserved").asks(o.Spec.Address)
 	b1.Refused(t, named.Interface, "10.62.0.77 of pool racks belongs to reservation racks")
-	if err := kc.Delete(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
-	if err := named.attach(); err != nil {
-		t.Fatal(err)
-	}
+	fleet.Delete(t, kc, o)
+	must(t, named.attach())
 	pods = append(pods, named)
 
 	for i := range 4 { // rack a has five
@@ -137,9 +120,7 @@ func TestRacks(t *testing.T) {
 	})
 	w.poolSays(v1alpha1.PoolExhausted, v1alpha1.ReasonNoAddressFree, "pool racks is exhausted for nodes with "+rackLabel+"=a: 5 of 5 in use")
 	first.end(t) // on the other node of the rack
-	if err := extra.attach(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, extra.attach())
 	extra.is(t, "10.61.0.0/29")
 	w.consistent(append(pods[1:], extra))
 }
@@ -169,11 +150,8 @@ func TestRelabelled(t *testing.T) {
 	if err := n.CheckAdd(before.Interface.With(before.addrs)); err != nil {
 		t.Errorf("the pod that was there before: %v", err)
 	}
-	var p v1alpha1.IPPool
-	if err := kc.Get(t.Context(), client.ObjectKey{Name: w.name}, &p); err != nil {
-		t.Fatal(err)
-	}
-	fleet.Edit(t, kc, &p, func() {
+	p := readPool(t, w.name)
+	fleet.Edit(t, kc, p, func() {
 		p.Spec.Ranges[0].NodeSelector, p.Spec.Ranges[1].NodeSelector = nil, p.Spec.Ranges[0].NodeSelector
 	})
 	eventually(t, time.Minute, func() error {
@@ -191,80 +169,42 @@ func TestRelabelled(t *testing.T) {
 	w.nothingLeft(30 * time.Second)
 }
 
-// claim makes a claim of the network, with these annotations.
-func (w *network) claim(name string, annotations map[string]string) *ipamclaims.IPAMClaim {
-	w.t.Helper()
-	return fleet.Create(w.t, kc, &ipamclaims.IPAMClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Annotations: annotations},
-		Spec:       ipamclaims.IPAMClaimSpec{Network: w.name},
-	})
-}
-
-// claimSays awaits a claim's condition.
-func (w *network) claimSays(c *ipamclaims.IPAMClaim, status metav1.ConditionStatus, reason string, words ...string) {
-	w.t.Helper()
-	eventually(w.t, time.Minute, func() error {
-		err := kc.Get(w.t.Context(), client.ObjectKeyFromObject(c), c)
-		return errors.Join(err, fleet.Condition(c.Status.Conditions, kube.ConditionIPsAllocated, status, reason, words...))
-	})
-}
-
-// runWith is run, of a pod that has a claim.
-func (w *network) runWith(n *fleet.Node, name string, c *ipamclaims.IPAMClaim) *pod {
-	w.t.Helper()
-	i := w.sandbox()
-	o := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "default", Name: name,
-			Annotations: map[string]string{kube.AnnotationNetworks: fmt.Sprintf(`[{"name":%q,"interface":"net1","ipam-claim-reference":%q}]`, w.name, c.Name)},
-		},
-		Spec: corev1.PodSpec{NodeName: n.Name, Containers: []corev1.Container{{Name: "c", Image: "none"}}},
-	}
-	fleet.Create(w.t, kc, o)
-	i.Namespace, i.Pod, i.PodUID = o.Namespace, o.Name, string(o.UID)
-	return &pod{Interface: i, node: n}
-}
-
 // TestClaimsOfRacks: a claim has an address for the node of its first pod, or for the labels of its
 // annotation; a pod of it on a node of another rack is refused, and the reason says why.
 func TestClaimsOfRacks(t *testing.T) {
 	w := newNetwork(t, "rackclaims", 0, ofRack("a", "10.65.0.0/24", "10.65.0.1"), ofRack("b", "10.66.0.0/24", "10.66.0.1"))
 	w.inRacks("a", "b", "b")
 	a, b, b2 := w.nodes[0], w.nodes[1], w.nodes[2]
-	first := w.claim("rackclaims-first", nil)
-	w.claimSays(first, metav1.ConditionFalse, claims.ReasonWaitForFirstConsumer, "a pod of the claim comes to a node", workload.AnnotationTopology)
+	first := w.claim("rackclaims-first")
+	claimSays(t, first, metav1.ConditionFalse, claims.ReasonWaitForFirstConsumer, "a pod of the claim comes to a node", workload.AnnotationTopology)
 	p := w.runWith(b, "rackclaims-1", first)
-	if err := p.attach(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.attach())
 	p.is(t, "10.66.0.0/24")
-	w.claimSays(first, metav1.ConditionTrue, claims.ReasonAllocated)
+	claimSays(t, first, metav1.ConditionTrue, claims.ReasonAllocated)
 	p.end(t)
 	other := w.runWith(a, "rackclaims-2", first)
 	_, err := a.Add(other.Interface)
 	fleet.WantCode(t, err, agent.CodeClaimRefused, "whose range is for nodes with "+rackLabel+"=b, and this node has "+rackLabel+"=a: schedule the pod where the claim's addresses are")
 	again := w.runWith(b2, "rackclaims-3", first)
-	if err := again.attach(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, again.attach())
 	if again.addrs[0] != p.addrs[0] {
 		t.Errorf("the claim has %v, and had %v", again.addrs, p.addrs)
 	}
 
-	named := w.claim("rackclaims-named", map[string]string{workload.AnnotationTopology: rackLabel + "=a"})
-	w.claimSays(named, metav1.ConditionTrue, claims.ReasonAllocated)
+	named := w.claimWith("rackclaims-named", map[string]string{workload.AnnotationTopology: rackLabel + "=a"})
+	claimSays(t, named, metav1.ConditionTrue, claims.ReasonAllocated)
 	if ip := netip.MustParsePrefix(named.Status.IPs[0]); ip.Masked() != netip.MustParsePrefix("10.65.0.0/24") {
 		t.Errorf("the claim for rack a has %v", ip)
 	}
-	asks := w.claim("rackclaims-asks-alone", map[string]string{workload.AnnotationRequested: "10.66.0.77"})
-	w.claimSays(asks, metav1.ConditionTrue, claims.ReasonAllocated)
+	asks := w.claimWith("rackclaims-asks-alone", map[string]string{workload.AnnotationRequested: "10.66.0.77"})
+	claimSays(t, asks, metav1.ConditionTrue, claims.ReasonAllocated)
 	if asks.Status.IPs[0] != "10.66.0.77/24" {
 		t.Errorf("the claim that asks for an address of rack b has %v", asks.Status.IPs)
 	}
-	w.claimSays(w.claim("rackclaims-nowhere", map[string]string{workload.AnnotationTopology: rackLabel + "=c"}),
+	claimSays(t, w.claimWith("rackclaims-nowhere", map[string]string{workload.AnnotationTopology: rackLabel + "=c"}),
 		metav1.ConditionFalse, claims.ReasonTopologyInvalid, "has no range for the nodes of the claim ("+rackLabel+"=c, of annotation "+workload.AnnotationTopology+")")
-	w.claimSays(w.claim("rackclaims-garbled", map[string]string{workload.AnnotationTopology: "rack a"}),
+	claimSays(t, w.claimWith("rackclaims-garbled", map[string]string{workload.AnnotationTopology: "rack a"}),
 		metav1.ConditionFalse, claims.ReasonTopologyInvalid, "cannot be read")
-	w.claimSays(w.claim("rackclaims-asks", map[string]string{workload.AnnotationTopology: rackLabel + "=a", workload.AnnotationRequested: "10.66.0.7"}),
+	claimSays(t, w.claimWith("rackclaims-asks", map[string]string{workload.AnnotationTopology: rackLabel + "=a", workload.AnnotationRequested: "10.66.0.7"}),
 		metav1.ConditionFalse, claims.ReasonRequestInvalid, "10.66.0.7 of pool rackclaims is for nodes with "+rackLabel+"=b, and the claim is for annotation "+workload.AnnotationTopology)
 }

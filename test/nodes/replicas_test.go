@@ -129,14 +129,10 @@ func TestKilledWithThePoolFull(t *testing.T) {
 	s := replicas(w)
 	s.scale(6)
 	victim := s.pods[2]
-	if err := os.Remove(victim.Netns); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(victim.Netns))
 	victim.Interface = w.renewed(victim.Interface)
 	was := victim.addrs
-	if err := victim.attach(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, victim.attach())
 	if victim.addrs[0] != was[0] {
 		t.Errorf("the new sandbox got %v; want %v, the only one that nobody uses", victim.addrs, was)
 	}
@@ -146,13 +142,9 @@ func TestKilledWithThePoolFull(t *testing.T) {
 	killed := s.pods[4]
 	killed.delete(t)
 	n.Vanish(killed.Interface)
-	if err := os.Remove(killed.Netns); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(killed.Netns))
 	s.pods[4] = w.run(n, "replaced-successor")
-	if err := s.pods[4].attach(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.pods[4].attach())
 	w.consistent(s.pods)
 }
 

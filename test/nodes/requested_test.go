@@ -1,46 +1,24 @@
 package nodes_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/api/workload"
 	"github.com/tenure-ipam/tenure/claims"
-	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
-// requesting makes a claim that asks for addresses by name.
-func (w *world) requesting(name, addrs string) *ipamclaims.IPAMClaim {
-	w.t.Helper()
-	c := &ipamclaims.IPAMClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Annotations: map[string]string{workload.AnnotationRequested: addrs}},
-		Spec:       ipamclaims.IPAMClaimSpec{Network: w.name},
-	}
-	fleet.Create(w.t, kc, c)
-	return c
-}
-
-// wantCondition waits until a condition of a claim has a reason, and a message with text in it.
-func wantCondition(t *testing.T, c *ipamclaims.IPAMClaim, condition, reason, text string) {
+// asked waits until a claim says of what it asks for that it has it, or has not.
+func asked(t testing.TB, c *ipamclaims.IPAMClaim, status metav1.ConditionStatus, reason string, words ...string) {
 	t.Helper()
-	eventually(t, 20*time.Second, func() error {
-		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(c), c); err != nil {
-			return err
-		}
-		is := meta.FindStatusCondition(c.Status.Conditions, condition)
-		if is == nil || is.Reason != reason || !strings.Contains(is.Message, text) {
-			return fmt.Errorf("%s says %+v; want %s with %q", c.Name, is, reason, text)
-		}
-		return nil
+	await(t, 20*time.Second, c, func() error {
+		return fleet.Condition(c.Status.Conditions, claims.ConditionRequestedIPs, status, reason, words...)
 	})
 }
 
@@ -60,7 +38,7 @@ func TestRequestedAddresses(t *testing.T) {
 		if text := strings.Join(c.Status.IPs, " "); len(got) != 2 || !strings.HasPrefix(text, addrs[1]) {
 			t.Errorf("%s has %v; want two that begin with %s", name, got, addrs[1])
 		}
-		wantCondition(t, c, claims.ConditionRequestedIPs, claims.ReasonHonoured, "")
+		asked(t, c, metav1.ConditionTrue, claims.ReasonHonoured)
 	}
 	for name, wrong := range map[string][2]string{
 		"asks-gateway":  {"10.45.0.1", "gateway"},
@@ -70,7 +48,7 @@ func TestRequestedAddresses(t *testing.T) {
 		"asks-words":    {"10.45.0.20,please", "please"},
 	} {
 		c := w.requesting(name, wrong[0])
-		wantCondition(t, c, kube.ConditionIPsAllocated, claims.ReasonRequestInvalid, wrong[1])
+		claimSays(t, c, metav1.ConditionFalse, claims.ReasonRequestInvalid, wrong[1])
 		if len(c.Status.IPs) > 0 {
 			t.Errorf("%s has %v; want nothing made half", name, c.Status.IPs)
 		}
@@ -83,26 +61,24 @@ func TestRequestedAddresses(t *testing.T) {
 func TestRequestedAddressIsTaken(t *testing.T) {
 	w := newWorld(t, "wished", "default", "10.47.0.0/24")
 	pod := w.pod(w.a, "has-it", "", "")
-	had := w.add(w.a, pod)[0]
+	had := mustAdd(t, w.a, pod)[0]
 	first := w.requesting("first", had.Addr().String())
-	wantCondition(t, first, kube.ConditionIPsAllocated, claims.ReasonRequestedTaken, had.Addr().String())
+	claimSays(t, first, metav1.ConditionFalse, claims.ReasonRequestedTaken, had.Addr().String())
 	second := w.requesting("second-of-it", had.Addr().String())
-	wantCondition(t, second, kube.ConditionIPsAllocated, claims.ReasonRequestedTaken, had.Addr().String())
+	claimSays(t, second, metav1.ConditionFalse, claims.ReasonRequestedTaken, had.Addr().String())
 	other := w.claim("any")
 	allocated(t, other)
 
-	w.end(w.a, pod)
+	endPod(t, w.a, pod)
 	if got := allocated(t, first); len(got) != 1 || got[0] != had {
 		t.Errorf("when the pod has ended: %v; want %v", got, had)
 	}
-	wantCondition(t, second, kube.ConditionIPsAllocated, claims.ReasonRequestedTaken, "claim default/first")
+	claimSays(t, second, metav1.ConditionFalse, claims.ReasonRequestedTaken, "claim default/first")
 
 	other.Annotations = map[string]string{workload.AnnotationRequested: "10.47.0.200"}
-	if err := kc.Update(t.Context(), other); err != nil {
-		t.Fatal(err)
-	}
+	must(t, kc.Update(t.Context(), other))
 	before := other.Status.IPs[0]
-	wantCondition(t, other, claims.ConditionRequestedIPs, claims.ReasonDiffers, "10.47.0.200")
+	asked(t, other, metav1.ConditionFalse, claims.ReasonDiffers, "10.47.0.200")
 	if len(other.Status.IPs) != 1 || other.Status.IPs[0] != before {
 		t.Errorf("a later edit has moved %s to %v", before, other.Status.IPs)
 	}

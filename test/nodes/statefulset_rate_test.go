@@ -10,12 +10,7 @@ import (
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
-	watchtools "k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
@@ -48,54 +43,29 @@ func TestThousandOrdinals(t *testing.T) {
 func servedClaims(t *testing.T, name, cidr string) time.Duration {
 	t.Helper()
 	w := newWorld(t, name, "default", cidr)
-	eventually(t, 10*time.Second, func() error {
-		var p v1alpha1.IPPool
-		if err := kc.Get(t.Context(), client.ObjectKey{Name: name}, &p); err != nil || p.Status.Leasing != v1alpha1.LeasingOpen {
-			return fmt.Errorf("pool %s is %q: %w", name, p.Status.Leasing, err)
-		}
-		return nil
-	})
+	says(t, readPool(t, name), v1alpha1.PoolReady, metav1.ConditionTrue)
 	seen := make(chan error, 1)
 	go func() { seen <- awaitAllocated(t, name, manyOrdinals) }()
 	began := time.Now()
 	k := w.keeper(manyOrdinals, nil)
-	if err := <-seen; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-seen)
 	took := time.Since(began)
 	fleet.Delete(t, kc, k.obj)
-	if err := kc.DeleteAllOf(t.Context(), &ipamclaims.IPAMClaim{}, client.InNamespace("default"), client.MatchingLabels{workload.LabelSet: name}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, kc.DeleteAllOf(t.Context(), &ipamclaims.IPAMClaim{}, client.InNamespace("default"), client.MatchingLabels{workload.LabelSet: name}))
 	w.nothingGranted(time.Minute)
 	return took
 }
 
 // awaitAllocated waits until so many claims of a StatefulSet have addresses.
 func awaitAllocated(t *testing.T, set string, count int) error {
-	c, err := client.NewWithWatch(cp.Config(), client.Options{Scheme: kc.Scheme()})
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
-	options := func(o metav1.ListOptions) *client.ListOptions {
-		return &client.ListOptions{Namespace: "default", LabelSelector: labels.SelectorFromSet(labels.Set{workload.LabelSet: set}), Raw: &o}
-	}
 	has := map[types.UID]bool{}
-	_, err = watchtools.UntilWithSync(ctx, &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			var list ipamclaims.IPAMClaimList
-			return &list, c.List(ctx, &list, options(o))
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return c.Watch(ctx, &ipamclaims.IPAMClaimList{}, options(o))
-		},
-	}, &ipamclaims.IPAMClaim{}, nil, func(e watch.Event) (bool, error) {
-		if claim, ok := e.Object.(*ipamclaims.IPAMClaim); ok && len(claim.Status.IPs) > 0 {
-			has[claim.UID] = true
+	err := cluster.AwaitClaims(ctx, "default", func(c *ipamclaims.IPAMClaim) bool {
+		if c.Labels[workload.LabelSet] == set && len(c.Status.IPs) > 0 {
+			has[c.UID] = true
 		}
-		return len(has) == count, nil
+		return len(has) == count
 	})
 	if err != nil {
 		return fmt.Errorf("%d of %d claims have addresses: %w", len(has), count, err)
@@ -132,12 +102,8 @@ func rawClaims(t *testing.T, name string) time.Duration {
 			return kc.Status().Patch(t.Context(), c, client.RawPatch(types.MergePatchType, patch))
 		})
 	}
-	if err := group.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, group.Wait())
 	took := time.Since(began)
-	if err := kc.DeleteAllOf(t.Context(), &ipamclaims.IPAMClaim{}, client.InNamespace("default"), client.MatchingLabels(raw)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, kc.DeleteAllOf(t.Context(), &ipamclaims.IPAMClaim{}, client.InNamespace("default"), client.MatchingLabels(raw)))
 	return took
 }

@@ -14,7 +14,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,25 +39,18 @@ func (w *world) keeper(replicas int32, annotations map[string]string, change ...
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: w.name},
 		Spec:       appsv1.StatefulSetSpec{Replicas: &replicas, ServiceName: w.name, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template(labels)},
 	}
-	o.Spec.Template.Annotations = map[string]string{kube.AnnotationNetworks: w.definition(), workload.AnnotationClaims: w.definition()}
+	o.Spec.Template.Annotations = map[string]string{kube.AnnotationNetworks: w.definition, workload.AnnotationClaims: w.definition}
 	maps.Copy(o.Spec.Template.Annotations, annotations)
 	for _, c := range change {
 		c(o)
 	}
-	fleet.Create(w.t, kc, o)
-	return &keeper{w, o}
+	return &keeper{w, fleet.Create(w.t, kc, o)}
 }
-
-func (w *world) definition() string { return "definition-of-" + w.name }
 
 // edit changes the StatefulSet.
 func (k *keeper) edit(change func(*appsv1.StatefulSet)) {
 	k.w.t.Helper()
-	before := k.obj.DeepCopy()
-	change(k.obj)
-	if err := kc.Patch(k.w.t.Context(), k.obj, client.MergeFrom(before)); err != nil {
-		k.w.t.Fatal(err)
-	}
+	fleet.Edit(k.w.t, kc, k.obj, func() { change(k.obj) })
 }
 
 func (k *keeper) scale(n int32) {
@@ -75,7 +67,7 @@ func (k *keeper) name(ordinal int) string { return fmt.Sprintf("%s-%d", k.w.name
 
 // claim names the claim of an ordinal.
 func (k *keeper) claim(ordinal int) *ipamclaims.IPAMClaim {
-	return &ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: k.name(ordinal) + "." + k.w.definition()}}
+	return &ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: k.name(ordinal) + "." + k.w.definition}}
 }
 
 // claims waits until the StatefulSet's claims are those of these ordinals, each with its
@@ -115,28 +107,12 @@ func (k *keeper) pod(n *fleet.Node, ordinal int) fleet.Interface {
 	return k.w.podWith(n, k.name(ordinal), k.obj.Spec.Template.Annotations, *metav1.NewControllerRef(k.obj, appsv1.SchemeGroupVersion.WithKind("StatefulSet")))
 }
 
-// podWith makes a pod with annotations, and returns its interface net1.
-func (w *world) podWith(n *fleet.Node, name string, annotations map[string]string, owners ...metav1.OwnerReference) fleet.Interface {
-	w.t.Helper()
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, OwnerReferences: owners, Annotations: annotations},
-		Spec:       corev1.PodSpec{NodeName: n.Name, Containers: []corev1.Container{{Name: "c", Image: "none"}}},
-	}
-	fleet.Create(w.t, kc, pod)
-	return w.sandboxed(fleet.Interface{
-		Network: w.name, IfName: "net1", Namespace: "default", Pod: name, PodUID: string(pod.UID), IPAM: map[string]any{"type": "tenure", "pool": w.name},
-	})
-}
-
 // owner waits until the claim of an ordinal has just this owner, written as its kind and
 // name; "" is none.
 func (k *keeper) owner(ordinal int, want string) *ipamclaims.IPAMClaim {
 	k.w.t.Helper()
 	c := k.claim(ordinal)
-	eventually(k.w.t, 10*time.Second, func() error {
-		if err := kc.Get(k.w.t.Context(), client.ObjectKeyFromObject(c), c); err != nil {
-			return err
-		}
+	await(k.w.t, 10*time.Second, c, func() error {
 		var got []string
 		for _, o := range c.OwnerReferences {
 			got = append(got, o.Kind+" "+o.Name)
@@ -150,7 +126,7 @@ func (k *keeper) owner(ordinal int, want string) *ipamclaims.IPAMClaim {
 }
 
 // said waits for a warning about an object that has this reason and these words.
-func said(t *testing.T, kind, name, reason, words string) {
+func said(t testing.TB, kind, name, reason, words string) {
 	t.Helper()
 	about := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{Kind: kind}, ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 	if e := fleet.Event(t, kc, about, reason, words); e.Type != corev1.EventTypeWarning {
@@ -168,7 +144,7 @@ func TestStatefulSetKeepsItsAddresses(t *testing.T) {
 	for i := range want {
 		made[i] = k.owner(i, "").UID
 	}
-	same := func(when string) { // not others with the same addresses
+	unchanged := func(when string) { // not others with the same addresses
 		t.Helper()
 		for i, uid := range made {
 			if got := k.owner(i, "").UID; got != uid {
@@ -182,12 +158,12 @@ func TestStatefulSetKeepsItsAddresses(t *testing.T) {
 		for j, i := range ordinals {
 			n := []*fleet.Node{first, second}[j%2]
 			p := k.pod(n, i)
-			w.same(n, p, want[i])
-			w.same(n, p, want[i]) // C10
+			same(t, n, p, want[i])
+			same(t, n, p, want[i]) // C10
 			pods = append(pods, p)
 		}
 		for j, p := range pods {
-			w.end([]*fleet.Node{first, second}[j%2], p)
+			endPod(t, []*fleet.Node{first, second}[j%2], p)
 		}
 	}
 	round(w.a, w.b, 0, 1, 2)
@@ -196,7 +172,7 @@ func TestStatefulSetKeepsItsAddresses(t *testing.T) {
 	k.scale(0)
 	k.scale(4)
 	all := k.claims(0, 1, 2, 3) // the last of which shows that the controller has seen that
-	same("after down and up")
+	unchanged("after down and up")
 	if !slices.Equal(all[2], want[2]) {
 		t.Errorf("after down and up ordinal 2 has %v; want %v", all[2], want[2])
 	}
@@ -205,7 +181,7 @@ func TestStatefulSetKeepsItsAddresses(t *testing.T) {
 	fleet.Delete(t, kc, k.obj)
 	k.obj = w.keeper(5, nil).obj
 	k.claims(0, 1, 2, 3, 4)
-	same("after it was made again")
+	unchanged("after it was made again")
 	round(w.a, w.b, 1, 2, 0)
 }
 
@@ -215,23 +191,23 @@ func TestStatefulSetsClaimsAreForItsPods(t *testing.T) {
 	k := w.keeper(2, nil)
 	want := k.claims(0, 1)
 	bare := w.podWith(w.a, k.name(0), k.obj.Spec.Template.Annotations)
-	if got := w.add(w.a, bare); slices.Equal(got, want[0]) {
+	if got := mustAdd(t, w.a, bare); slices.Equal(got, want[0]) {
 		t.Errorf("a bare pod of that name got %v, the claim's", got)
 	}
 	said(t, "Pod", bare.Pod, agent.ReasonClaimNotInferred, "has no effect")
-	w.end(w.a, bare)
+	endPod(t, w.a, bare)
 	replica := w.podWith(w.a, k.name(1), k.obj.Spec.Template.Annotations, replicaSet(t, w.name))
-	if got := w.add(w.a, replica); slices.Equal(got, want[1]) {
+	if got := mustAdd(t, w.a, replica); slices.Equal(got, want[1]) {
 		t.Errorf("a ReplicaSet's pod of that name got %v, the claim's", got)
 	}
-	w.end(w.a, replica)
+	endPod(t, w.a, replica)
 	_, err := w.a.Insist(w.pod(w.a, "forits-stranger", k.claim(0).Name, ""))
 	fleet.WantCode(t, err, agent.CodeClaimRefused, "is for the pods of StatefulSet forits")
 	_, err = w.a.Insist(w.pod(w.a, "forits-others", k.claim(0).Name, "", statefulSet(t, "forits-others")))
 	fleet.WantCode(t, err, agent.CodeClaimRefused, "is for the pods of StatefulSet forits")
-	w.same(w.b, k.pod(w.b, 0), want[0])
+	same(t, w.b, k.pod(w.b, 0), want[0])
 
-	broken := w.podWith(w.b, k.name(1), map[string]string{kube.AnnotationNetworks: w.definition(), workload.AnnotationClaims: "Lan"},
+	broken := w.podWith(w.b, k.name(1), map[string]string{kube.AnnotationNetworks: w.definition, workload.AnnotationClaims: "Lan"},
 		*metav1.NewControllerRef(k.obj, appsv1.SchemeGroupVersion.WithKind("StatefulSet")))
 	_, err = w.b.Insist(broken)
 	fleet.WantCode(t, err, 7, "annotation tenure.dev/claims")
@@ -248,15 +224,15 @@ func TestStatefulSetsClaimsAreKeptAsVolumesAre(t *testing.T) {
 
 	// Scaled down, the pod is there: the claim goes with it, unless it is wanted before.
 	pod := k.pod(w.a, 2)
-	want := w.add(w.a, pod)
+	want := mustAdd(t, w.a, pod)
 	k.scale(2)
 	k.owner(2, "Pod volumes-2")
 	k.scale(3)
 	k.owner(2, "")
 	k.scale(2)
 	k.owner(2, "Pod volumes-2")
-	w.same(w.a, pod, want) // while it runs
-	w.end(w.a, pod)
+	same(t, w.a, pod, want) // while it runs
+	endPod(t, w.a, pod)
 	k.claims(0, 1)
 	k.scale(1) // that pod was never there
 	k.claims(0)
@@ -276,24 +252,16 @@ func TestStatefulSetDeletedWithoutItsPods(t *testing.T) {
 	k := w.keeper(1, map[string]string{workload.AnnotationRetention: "whenDeleted=Delete"})
 	want := k.claims(0)
 	pod := k.pod(w.a, 0)
-	w.same(w.a, pod, want[0])
+	same(t, w.a, pod, want[0])
 	k.owner(0, "StatefulSet orphans")
-	if err := kc.Delete(t.Context(), k.obj, client.PropagationPolicy(metav1.DeletePropagationOrphan)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, kc.Delete(t.Context(), k.obj, client.PropagationPolicy(metav1.DeletePropagationOrphan)))
 	k.owner(0, "")
-	eventually(t, 10*time.Second, func() error {
-		err := kc.Get(t.Context(), client.ObjectKeyFromObject(k.obj), &appsv1.StatefulSet{})
-		if !apierrors.IsNotFound(err) {
-			return fmt.Errorf("the StatefulSet is still there: %w", err)
-		}
-		return nil
-	})
-	w.same(w.a, pod, want[0])
+	fleet.Gone(t, kc, &appsv1.StatefulSet{ObjectMeta: k.obj.ObjectMeta}, 10*time.Second)
+	same(t, w.a, pod, want[0])
 	k.obj = w.keeper(1, map[string]string{workload.AnnotationRetention: "whenDeleted=Delete"}).obj
 	k.owner(0, "StatefulSet orphans")
-	w.end(w.a, pod)
-	w.same(w.b, k.pod(w.b, 0), want[0])
+	endPod(t, w.a, pod)
+	same(t, w.b, k.pod(w.b, 0), want[0])
 }
 
 // TestClaimsThatAreThereAlready: a person's becomes the StatefulSet's, with its addresses;
@@ -368,7 +336,7 @@ func TestClaimsOfADefinitionThatComesLate(t *testing.T) {
 	pod := k.pod(w.a, 6)
 	c := &ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "begins-6.elsewhere.definition-of-begins.net2"}}
 	pod.IfName = "net2"
-	w.same(w.a, pod, allocated(t, c))
+	same(t, w.a, pod, allocated(t, c))
 	if c.Spec.Interface != "net2" {
 		t.Errorf("claim %s is for interface %q; want net2", c.Name, c.Spec.Interface)
 	}
@@ -377,7 +345,7 @@ func TestClaimsOfADefinitionThatComesLate(t *testing.T) {
 // TestTwoLeadersMakeOneClaim: of two controllers at work neither takes the other's claims for a
 // stranger's, or makes them anew.
 func TestTwoLeadersMakeOneClaim(t *testing.T) {
-	stop, err := fleet.StartController(t.Context(), cp.Config())
+	stop, err := fleet.StartController(t.Context(), accounts.Controller)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -404,9 +372,7 @@ func TestTwoLeadersMakeOneClaim(t *testing.T) {
 		}
 	}
 	var list eventsv1.EventList
-	if err := kc.List(t.Context(), &list, client.InNamespace("default")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, kc.List(t.Context(), &list, client.InNamespace("default")))
 	for _, e := range list.Items {
 		if e.Regarding.Name == k.obj.Name && e.Type == corev1.EventTypeWarning {
 			t.Errorf("it is said of %s: %s: %s", e.Regarding.Name, e.Reason, e.Note)
@@ -439,12 +405,8 @@ func TestMoreReplicasThanPods(t *testing.T) {
 	counted(1000)
 	before := k.obj.DeepCopy()
 	k.obj.Status.Replicas = 1
-	if err := kc.Status().Patch(t.Context(), k.obj, client.MergeFrom(before)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, kc.Status().Patch(t.Context(), k.obj, client.MergeFrom(before)))
 	counted(1001)
 	fleet.Delete(t, kc, k.obj)
-	if err := kc.DeleteAllOf(t.Context(), &ipamclaims.IPAMClaim{}, client.InNamespace("default"), client.MatchingLabels{workload.LabelSet: w.name}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, kc.DeleteAllOf(t.Context(), &ipamclaims.IPAMClaim{}, client.InNamespace("default"), client.MatchingLabels{workload.LabelSet: w.name}))
 }

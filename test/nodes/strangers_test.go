@@ -8,7 +8,6 @@ import (
 	"time"
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -33,9 +32,7 @@ func (p *pod) probe(t testing.TB, what agentapi.ProbeAsk) (asked []agentapi.Unpr
 	if len(resp.Facts) == 0 {
 		return nil
 	}
-	if err := json.Unmarshal(resp.Facts, &asked); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(resp.Facts, &asked))
 	return asked
 }
 
@@ -54,9 +51,7 @@ func (p *pod) answered(t testing.TB) netip.Addr {
 	t.Helper()
 	a := p.addrs[0].Addr()
 	p.isAskedFor(t, true)
-	if err := p.node.Del(p.Interface); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.node.Del(p.Interface))
 	p.probe(t, agentapi.ProbeAsk{Found: []agentapi.Stranger{{Addr: a, MAC: printer}}})
 	return a
 }
@@ -65,9 +60,7 @@ func (p *pod) answered(t testing.TB) netip.Addr {
 func (p *pod) again(t testing.TB, w *network) {
 	t.Helper()
 	p.Interface = w.renewed(p.Interface)
-	if err := p.attach(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.attach())
 }
 
 // TestStranger: an address that a stranger has is given to no pod of any node, also after the agent
@@ -78,10 +71,7 @@ func TestStranger(t *testing.T) {
 	n := w.nodes[0]
 	plain := w.attached(n, "strangers-plain")
 	plain.isAskedFor(t, false) // the pool does not want it
-	pool := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: w.name}}
-	if err := kc.Get(t.Context(), client.ObjectKeyFromObject(pool), pool); err != nil {
-		t.Fatal(err)
-	}
+	pool := readPool(t, w.name)
 	fleet.Edit(t, kc, pool, func() { pool.Spec.DetectConflicts = true })
 	eventually(t, time.Minute, func() error {
 		if len(plain.probe(t, agentapi.ProbeAsk{Of: []agentapi.Interface{{Network: plain.Network, IfName: plain.IfName}}})) == 0 {
@@ -92,10 +82,8 @@ func TestStranger(t *testing.T) {
 	plain.probe(t, agentapi.ProbeAsk{Proved: true})
 	plain.isAskedFor(t, false) // nobody has answered
 
-	owned := w.runWith(n, "strangers-claim", w.claim("strangers-claim", nil))
-	if err := owned.attach(); err != nil {
-		t.Fatal(err)
-	}
+	owned := w.runWith(n, "strangers-claim", w.claim("strangers-claim"))
+	must(t, owned.attach())
 	owned.isAskedFor(t, false) // where it was before it may answer yet
 
 	p := w.attached(n, "strangers-p")
@@ -136,12 +124,7 @@ func TestStranger(t *testing.T) {
 	fleet.Delete(t, kc, pool) // it does not wait for what nobody but Tenure has made
 	w.nothingLeft(time.Minute)
 	for _, o := range []client.Object{pool, kept} {
-		eventually(t, time.Minute, func() error {
-			if err := kc.Get(t.Context(), client.ObjectKeyFromObject(o), o); !apierrors.IsNotFound(err) {
-				return fmt.Errorf("%T %s is still there: %v", o, o.GetName(), err)
-			}
-			return nil
-		})
+		fleet.Gone(t, kc, o, time.Minute)
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
 	"github.com/tenure-ipam/tenure/ipam/kube"
@@ -37,12 +36,8 @@ func tokenOf(t *testing.T, name string) string {
 // place puts a token where agents read it, as a kubelet does: whole, in one step.
 func place(t *testing.T, path, token string) {
 	t.Helper()
-	if err := os.WriteFile(path+".new", []byte(token), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path+".new", []byte(token), 0o600))
+	must(t, os.Rename(path+".new", path))
 }
 
 // The agents' tokens are replaced while they run, and the old ones end: heartbeats
@@ -75,9 +70,7 @@ func TestTokensRotate(t *testing.T) {
 
 	place(t, path, tokenOf(t, "token-2"))
 	old := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: kube.DefaultRegistrationNamespace, Name: "token-1"}}
-	if err := kc.Delete(t.Context(), old); err != nil {
-		t.Fatal(err)
-	}
+	fleet.Delete(t, kc, old)
 	stale := rest.AnonymousClientConfig(cp.Config())
 	stale.BearerToken = first
 	k, err := kubernetes.NewForConfig(stale)
@@ -106,9 +99,7 @@ func TestTokensRotate(t *testing.T) {
 	for _, n := range w.nodes {
 		n.Stop()
 	}
-	if err := kc.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: old.Namespace, Name: "token-2"}}, client.GracePeriodSeconds(0)); err != nil {
-		t.Error(err)
-	}
+	fleet.Delete(t, kc, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: old.Namespace, Name: "token-2"}})
 }
 
 // regTurns returns how often each node's registration has been written.

@@ -10,8 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbac "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
@@ -24,37 +22,22 @@ import (
 // newNamespace makes a namespace in which pods can be created.
 func newNamespace(t *testing.T, name string, labels map[string]string) {
 	t.Helper()
-	for _, o := range []client.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}},
-		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: name}},
-	} {
-		if err := kc.Create(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
-	}
+	fleet.Create(t, kc, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
+	fleet.Create(t, kc, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: name}})
 }
 
 // podIn creates a pod of a namespace, on a node and without selections, and returns its
 // first interface. Its network namespace is a file.
 func podIn(t *testing.T, node, namespace, name string, i fleet.Interface) fleet.Interface {
 	t.Helper()
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
-		Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "c", Image: "none"}}},
-	}
-	if err := kc.Create(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
-	i.Namespace, i.Pod, i.PodUID, i.Netns = namespace, name, string(pod.UID), file(t, name)
-	return i
+	i.Netns = file(t, name)
+	return ofPod(makePod(t, node, namespace, name, nil), i)
 }
 
 // again is i in a new sandbox, after the old one has gone.
 func again(t *testing.T, i fleet.Interface) fleet.Interface {
 	t.Helper()
-	if err := os.Remove(i.Netns); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(i.Netns))
 	i.Sandbox += "'"
 	i.Netns = file(t, i.Pod+"'")
 	return i
@@ -63,15 +46,9 @@ func again(t *testing.T, i fleet.Interface) fleet.Interface {
 // limit changes who may use a pool.
 func limit(t *testing.T, pool, spec string) {
 	t.Helper()
-	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: pool}}
-	if err := kc.Patch(t.Context(), p, client.RawPatch(types.MergePatchType, []byte(`{"spec":`+spec+`}`))); err != nil {
-		t.Fatal(err)
-	}
+	patch(t, &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: pool}}, `{"spec":`+spec+`}`)
 	// The controller has looked at the edit: until then agents lease nothing of a pool.
-	p.Status.ObservedGeneration = p.Generation
-	if err := kc.Status().Update(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
+	setStatus(t, pool, func(p *v1alpha1.IPPool) { p.Status.ObservedGeneration = p.Generation })
 }
 
 // patient has an ADD that waits wait until the test fails for another reason: one that
@@ -93,15 +70,6 @@ func callsOf(t *testing.T, verb, resource string) (n float64) {
 	return n
 }
 
-// eventuallyAdded makes ADDs of i until one succeeds: news of a rule takes its time.
-func eventuallyAdded(t *testing.T, n *fleet.Node, i fleet.Interface) {
-	t.Helper()
-	eventually(t, 15*time.Second, func() error {
-		_, err := n.Add(i)
-		return err
-	})
-}
-
 // eventuallyRefused makes ADDs of pods that make returns until one is refused so.
 func eventuallyRefused(t *testing.T, n *fleet.Node, code agentapi.Code, text string, make func(try int) fleet.Interface) {
 	t.Helper()
@@ -114,7 +82,7 @@ func eventuallyRefused(t *testing.T, n *fleet.Node, code agentapi.Code, text str
 			mustDel(t, n, i)
 			return fmt.Errorf("%s was served", i.Pod)
 		}
-		wantCode(t, err, code, text)
+		fleet.WantCode(t, err, code, text)
 		return nil
 	})
 }
@@ -124,24 +92,20 @@ func TestOnlySelectedNamespacesUseAPool(t *testing.T) {
 	limit(t, "sel", `{"namespaceSelector":{"matchLabels":{"team":"blue"}}}`)
 	newNamespace(t, "sel-blue", map[string]string{"team": "blue"})
 	newNamespace(t, "sel-red", map[string]string{"team": "red"})
-	f := fleet.New(t, cp.Config())
-	f.Change = patient
-	n := f.Start("sel")
+	n := newFleet(t, patient).Start("sel")
 	const refusal = "namespace sel-red may not use pool sel: the IPPool's spec.namespaceSelector (team=blue) does not select it"
 
 	blue := podIn(t, "sel", "sel-blue", "blue", onPool("sel", "c1", "eth0"))
-	prev := map[string]any{"cniVersion": "1.1.0", "ips": []any{map[string]any{"address": mustAdd(t, n, blue)[0].String()}}}
+	its := mustAdd(t, n, blue)
 	red := podIn(t, "sel", "sel-red", "red", onPool("sel", "c2", "eth0"))
 	_, err := n.Insist(red)
-	wantCode(t, err, agent.CodePoolRefused, refusal)
+	fleet.WantCode(t, err, agent.CodePoolRefused, refusal)
 
-	static := podIn(t, "sel", "sel-red", "static", onPool("sel", "c3", "eth0"))
-	static.Top = map[string]any{"runtimeConfig": map[string]any{"ips": []string{"10.61.7.7/20"}}}
-	_, err = n.Insist(static)
-	wantCode(t, err, agent.CodePoolRefused, refusal)
+	_, err = n.Insist(podIn(t, "sel", "sel-red", "static", naming(onPool("sel", "c3", "eth0"), "10.61.7.7/20")))
+	fleet.WantCode(t, err, agent.CodePoolRefused, refusal)
 
 	_, err = n.Insist(onPool("sel", "c4", "eth0")) // a runtime that does not say for whom
-	wantCode(t, err, agent.CodePoolRefused, "pool sel may not be used: the IPPool says which namespaces may")
+	fleet.WantCode(t, err, agent.CodePoolRefused, "pool sel may not be used: the IPPool says which namespaces may")
 
 	// The labels are known from a watch: another ADD of a namespace asks for nothing.
 	before := callsOf(t, "GET", "namespaces")
@@ -153,11 +117,8 @@ func TestOnlySelectedNamespacesUseAPool(t *testing.T) {
 	}
 
 	// A label is enough, and a change of the rule takes nothing away.
-	if err := kc.Patch(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "sel-red"}},
-		client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"team":"blue"}}}`))); err != nil {
-		t.Fatal(err)
-	}
-	eventuallyAdded(t, n, red)
+	patch(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "sel-red"}}, `{"metadata":{"labels":{"team":"blue"}}}`)
+	retried(t, 15*time.Second, n, red)
 	limit(t, "sel", `{"namespaceSelector":{"matchLabels":{"team":"green"}}}`)
 	eventuallyRefused(t, n, agent.CodePoolRefused, "(team=green) does not select it", func(try int) fleet.Interface {
 		return podIn(t, "sel", "sel-red", fmt.Sprint("late-", try), onPool("sel", fmt.Sprint("late-", try), "eth0"))
@@ -166,8 +127,7 @@ func TestOnlySelectedNamespacesUseAPool(t *testing.T) {
 	if got := mustAdd(t, n, again(t, red)); got[0] != has[0] {
 		t.Errorf("a new sandbox of a pod that is attached got %v; want its %v", got, has)
 	}
-	blue.Top = map[string]any{"prevResult": prev}
-	if err := n.CheckAdd(blue); err != nil {
+	if err := n.CheckAdd(blue.With(its)); err != nil {
 		t.Errorf("CHECK of a pod that is attached: %v", err)
 	}
 }
@@ -176,19 +136,13 @@ func TestOnlySelectedNamespacesUseAPool(t *testing.T) {
 func allow(t *testing.T, namespace, pool string) {
 	t.Helper()
 	name := "use-" + pool + "-" + namespace
-	for _, o := range []client.Object{
-		&rbac.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbac.PolicyRule{
-			{APIGroups: []string{"tenure.dev"}, Resources: []string{"ippools"}, ResourceNames: []string{pool}, Verbs: []string{"use"}},
-		}},
-		&rbac.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbac.RoleRef{APIGroup: rbac.GroupName, Kind: "ClusterRole", Name: name},
-			Subjects: []rbac.Subject{{APIGroup: rbac.GroupName, Kind: rbac.GroupKind, Name: access.Group(namespace)}},
-		},
-	} {
-		if err := kc.Create(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
-	}
+	fleet.Create(t, kc, &rbac.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbac.PolicyRule{
+		{APIGroups: []string{"tenure.dev"}, Resources: []string{"ippools"}, ResourceNames: []string{pool}, Verbs: []string{"use"}},
+	}})
+	fleet.Create(t, kc, &rbac.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbac.RoleRef{APIGroup: rbac.GroupName, Kind: "ClusterRole", Name: name},
+		Subjects: []rbac.Subject{{APIGroup: rbac.GroupName, Kind: rbac.GroupKind, Name: access.Group(namespace)}},
+	})
 }
 
 // W9: who may use a pool is asked of RBAC, seldom.
@@ -197,28 +151,23 @@ func TestOnlyThoseWhoAreAllowedUseAPool(t *testing.T) {
 	limit(t, "verb", `{"access":"RBAC"}`)
 	newNamespace(t, "verb-yes", nil)
 	newNamespace(t, "verb-no", nil)
-	f := fleet.New(t, cp.Config())
-	f.Change = patient
-	n := f.Start("verb")
+	n := newFleet(t, patient).Start("verb")
 	const refusal = "group system:serviceaccounts:verb-no is not allowed the verb use on ippools.tenure.dev/verb"
 
 	pod := podIn(t, "verb", "verb-yes", "first", onPool("verb", "c1", "eth0"))
 	_, err := n.Insist(pod)
-	wantCode(t, err, agent.CodePoolRefused, "namespace verb-yes may not use pool verb")
+	fleet.WantCode(t, err, agent.CodePoolRefused, "namespace verb-yes may not use pool verb")
 	// A binding in the namespace itself, which whoever rules there can make, does not count.
-	bind := &rbac.RoleBinding{
+	fleet.Create(t, kc, &rbac.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "everything", Namespace: "verb-no"}, RoleRef: rbac.RoleRef{APIGroup: rbac.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 		Subjects: []rbac.Subject{{APIGroup: rbac.GroupName, Kind: rbac.GroupKind, Name: access.Group("verb-no")}},
-	}
-	if err := kc.Create(t.Context(), bind); err != nil {
-		t.Fatal(err)
-	}
+	})
 	other := podIn(t, "verb", "verb-no", "other", onPool("verb", "c2", "eth0"))
 	_, err = n.Insist(other)
-	wantCode(t, err, agent.CodePoolRefused, refusal)
+	fleet.WantCode(t, err, agent.CodePoolRefused, refusal)
 
 	allow(t, "verb-yes", "verb")
-	eventuallyAdded(t, n, pod)
+	retried(t, 15*time.Second, n, pod)
 	before := callsOf(t, "POST", "subjectaccessreviews")
 	const many = 20
 	for i := range many {
@@ -238,10 +187,10 @@ func TestWithoutAnAPIServerAnswersHold(t *testing.T) {
 	newNamespace(t, "hold-new", nil)
 	allow(t, "hold-yes", "hold")
 	allow(t, "hold-new", "hold")
-	f := fleet.New(t, cp.Config())
+	f := newFleet(t)
 	n := f.Start("hold")
 	has := podIn(t, "hold", "hold-yes", "has", onPool("hold", "c1", "eth0"))
-	eventuallyAdded(t, n, has) // the authorizer's own watch may be behind
+	retried(t, 15*time.Second, n, has) // the authorizer's own watch may be behind
 	comes := podIn(t, "hold", "hold-yes", "comes", onPool("hold", "c2", "eth0"))
 	late := podIn(t, "hold", "hold-yes", "late", onPool("hold", "c3", "eth0"))
 	unasked := podIn(t, "hold", "hold-new", "unasked", onPool("hold", "c4", "eth0"))
@@ -256,16 +205,12 @@ func TestWithoutAnAPIServerAnswersHold(t *testing.T) {
 		return nil
 	})
 
-	if err := cp.StopAPIServer(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cp.StopAPIServer())
 	started := false
 	start := func() {
 		if !started {
 			started = true
-			if err := cp.StartAPIServer(context.Background()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, cp.StartAPIServer(context.Background()))
 		}
 	}
 	defer start()
@@ -278,6 +223,6 @@ func TestWithoutAnAPIServerAnswersHold(t *testing.T) {
 	mustAdd(t, n, again(t, comes))
 	n.Refused(t, late, "pod hold-yes/late cannot be read")
 	start()
-	eventuallyAdded(t, n, late)
-	eventuallyAdded(t, n, unasked)
+	retried(t, 15*time.Second, n, late)
+	retried(t, 15*time.Second, n, unasked)
 }

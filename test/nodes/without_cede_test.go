@@ -8,22 +8,11 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
-
-func exhaustedCondition(message string) []metav1.Condition {
-	if message == "" {
-		return nil
-	}
-	return []metav1.Condition{{
-		Type: v1alpha1.PoolExhausted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonNoAddressFree, Message: message, LastTransitionTime: metav1.Now(),
-	}}
-}
 
 // sendRecall puts a recall on a node's registration, as the controller does, and returns its
 // ID.
@@ -93,9 +82,7 @@ func ceded(t *testing.T, pool string, a netip.Addr, want func(netip.Addr) bool) 
 func TestExhaustedPoolIsCeded(t *testing.T) {
 	const pool, node = "cedes", "cedes"
 	openPool(t, pool, cidr("10.50.0.0/20")) // blocks of 16
-	f := fleet.New(t, cp.Config())
-	f.Change = shortWait
-	n := f.Start(node)
+	n := newFleet(t, shortWait).Start(node)
 	var pods []fleet.Interface
 	var used []netip.Addr
 	for i := range 3 {
@@ -136,8 +123,7 @@ func TestExhaustedPoolIsCeded(t *testing.T) {
 func TestTakeBack(t *testing.T) {
 	const pool, node = "takes-back", "takes-back"
 	openBlocks(t, pool, 16, v1alpha1.Range{CIDR: "10.51.0.0/20", End: "10.51.0.15"}) // one block
-	f := fleet.New(t, cp.Config())
-	n := f.Start(node)
+	n := newFleet(t).Start(node)
 	first := mustAdd(t, n, asking(t, node, pool, "takes-back-0"))[0].Addr()
 	press(t, pool, v1alpha1.PressureExhausted, "")
 	l := ceded(t, pool, first, func(x netip.Addr) bool { return x != first && x != netip.MustParseAddr("10.51.0.0") })
@@ -151,14 +137,7 @@ func TestTakeBack(t *testing.T) {
 
 	press(t, pool, v1alpha1.PressureHigh, "")
 	i := asking(t, node, pool, "takes-back-1")
-	var addr netip.Addr
-	eventually(t, 40*time.Second, func() error { // not at once: a pool at the edge would go back and forth
-		res, err := n.Add(i)
-		if err == nil {
-			addr = res.IPs[0].Address.Addr()
-		}
-		return err
-	})
+	addr := retried(t, 40*time.Second, n, i)[0].Addr() // not at once: a pool at the edge would go back and forth
 	if addr == granted || addr == first {
 		t.Errorf("got %v, which is another's", addr)
 	}
@@ -179,7 +158,7 @@ func TestTakeBack(t *testing.T) {
 func TestRecall(t *testing.T) {
 	const pool, node = "recalled", "recalled"
 	openPool(t, pool, cidr("10.52.0.0/20"))
-	f := fleet.New(t, cp.Config())
+	f := newFleet(t)
 	f.Change = func(c *daemon.Config) { c.Agent.PublishEvery = time.Hour } // what is read was written for the recall
 	n := f.Start(node)
 	used := mustAdd(t, n, asking(t, node, pool, "recalled-1"))[0].Addr()
@@ -217,7 +196,7 @@ func TestRecall(t *testing.T) {
 func TestStaleRecall(t *testing.T) {
 	const pool, node = "stale", "stale"
 	openPool(t, pool, cidr("10.55.0.0/20"))
-	f := fleet.New(t, cp.Config())
+	f := newFleet(t)
 	n := f.Start(node)
 	used := mustAdd(t, n, asking(t, node, pool, "stale-1"))[0].Addr()
 	lease := leaseOf(t, pool, used)
@@ -240,7 +219,7 @@ func TestStaleRecall(t *testing.T) {
 func TestCrashBeforeTheLeaseSaysWhatIsCeded(t *testing.T) {
 	const pool, node = "untold", "untold"
 	openBlocks(t, pool, 16, v1alpha1.Range{CIDR: "10.54.0.0/20", End: "10.54.0.15"}) // one block
-	f := fleet.New(t, cp.Config())
+	f := newFleet(t)
 	n := f.Start(node)
 	used := mustAdd(t, n, asking(t, node, pool, "untold-1"))[0].Addr()
 	lease := leaseOf(t, pool, used)
@@ -259,8 +238,7 @@ func TestCrashBeforeTheLeaseSaysWhatIsCeded(t *testing.T) {
 func TestRecallsUnderLoad(t *testing.T) {
 	const pool, node, recalls = "loaded", "loaded", 10
 	openPool(t, pool, cidr("10.53.0.0/16")) // blocks of 64
-	f := fleet.New(t, cp.Config())
-	n := f.Start(node)
+	n := newFleet(t).Start(node)
 	first := mustAdd(t, n, onPool(pool, "loaded-0", "net1"))[0].Addr()
 	lease := leaseOf(t, pool, first)
 	stop, done := make(chan struct{}), make(chan struct{})

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/test/fleet"
 	"github.com/tenure-ipam/tenure/test/proof"
@@ -21,8 +20,7 @@ func TestKilledUnderLoad(t *testing.T) {
 	const kills, workers = 8, 8
 	openPool(t, "killed", cidr("10.20.0.0/20"))
 	p := fleet.Build(t, cp, "tenured")
-	f := fleet.New(t, cp.Config())
-	f.Change = func(c *daemon.Config) { c.Agent.Idle = 2 * time.Second }
+	f := newFleet(t, idle(2*time.Second))
 	f.Start("killed-other") // a neighbour that must not get what the killed one has
 	n := f.LaunchProcess(p, "killed")
 	n.AwaitServing()

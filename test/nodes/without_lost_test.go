@@ -12,9 +12,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/test/fleet"
@@ -27,28 +24,10 @@ func hostPod(t *testing.T, n *fleet.Node, pool, name string) fleet.Interface {
 	t.Helper()
 	i := newPod(t, n.Name, name, "", onPool(pool, "sandbox-of-"+name, "net1"))
 	dir := n.Config().NetnsDirs[0]
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(dir, 0o700))
 	i.Netns = filepath.Join(dir, name)
-	if err := os.WriteFile(i.Netns, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(i.Netns, nil, 0o600))
 	return i
-}
-
-// endPod ends a pod as kubelet and runtime do: DEL, network namespace, object.
-func endPod(t *testing.T, n *fleet.Node, i fleet.Interface) {
-	t.Helper()
-	mustDel(t, n, i)
-	if err := os.Remove(i.Netns); err != nil {
-		t.Fatal(err)
-	}
-	pod := &corev1.Pod{}
-	pod.Name, pod.Namespace = i.Pod, i.Namespace
-	if err := kc.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // cacheResult writes what the CNI library keeps of an attachment on its node.
@@ -60,35 +39,17 @@ func cacheResult(t *testing.T, n *fleet.Node, i fleet.Interface, addrs []netip.P
 	if err != nil {
 		t.Fatal(err)
 	}
-	var ips []map[string]string
-	for _, a := range addrs {
-		ips = append(ips, map[string]string{"address": a.String()})
-	}
 	text, err := json.Marshal(map[string]any{
 		"kind": "cniCacheV1", "containerId": i.Sandbox, "config": config, "ifName": i.IfName, "networkName": i.Network, "netns": i.Netns,
 		"cniArgs": [][2]string{{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", i.Namespace}, {"K8S_POD_NAME", i.Pod}, {"K8S_POD_UID", i.PodUID}},
-		"result":  map[string]any{"cniVersion": "1.1.0", "ips": ips},
+		"result":  i.With(addrs).Top["prevResult"],
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := n.Config().ResultDirs[0]
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, i.Network+"-"+i.Sandbox+"-"+i.IfName), text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// checked is i as CHECK is called: with the result of its ADD.
-func checked(i fleet.Interface, addrs []netip.Prefix) fleet.Interface {
-	var ips []map[string]string
-	for _, a := range addrs {
-		ips = append(ips, map[string]string{"address": a.String()})
-	}
-	i.Top = map[string]any{"prevResult": map[string]any{"cniVersion": "1.1.0", "ips": ips}}
-	return i
+	must(t, os.MkdirAll(dir, 0o700))
+	must(t, os.WriteFile(filepath.Join(dir, i.Network+"-"+i.Sandbox+"-"+i.IfName), text, 0o600))
 }
 
 func copyStore(t *testing.T, from, to string) {
@@ -111,9 +72,7 @@ func TestStoreLost(t *testing.T) {
 		lose func(t *testing.T, path, older string)
 	}{
 		{"deleted", func(t *testing.T, path, _ string) {
-			if err := os.Remove(path); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Remove(path))
 		}},
 		{"older", func(t *testing.T, path, older string) { copyStore(t, older, path) }},
 		{"corrupted", func(t *testing.T, path, _ string) {
@@ -130,7 +89,7 @@ func TestStoreLost(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			pool := "lost-" + tt.name
 			openPool(t, pool, cidr(fmt.Sprintf("10.30.%d.0/22", 4*i))) // blocks of four
-			f := fleet.New(t, cp.Config())
+			f := newFleet(t)
 			f.Change = func(c *daemon.Config) { c.Agent.Idle, c.Agent.SweepEvery = time.Second, time.Second }
 			n := f.Start("node-" + pool)
 			older := filepath.Join(t.TempDir(), "older")
@@ -162,11 +121,11 @@ func TestStoreLost(t *testing.T) {
 				mustAdd(t, n, p)
 			}
 			for _, j := range []int{0, 4} {
-				if err := n.CheckAdd(checked(pods[j], had[j])); err != nil {
+				if err := n.CheckAdd(pods[j].With(had[j])); err != nil {
 					t.Errorf("CHECK of pod %d, which had %v: %v", j, had[j], err)
 				}
 			}
-			if err := n.CheckAdd(checked(pods[1], had[1])); err == nil {
+			if err := n.CheckAdd(pods[1].With(had[1])); err == nil {
 				t.Errorf("CHECK of pod 1 succeeds, though nothing tells that it has %v", had[1])
 			}
 			for _, j := range []int{0, 4} {
@@ -197,18 +156,15 @@ func TestStoreLost(t *testing.T) {
 // that it is the pod's.
 func TestStoreLostKeepsFixedAddress(t *testing.T) {
 	openPool(t, "fixed", cidr("10.199.0.0/24"))
-	f := fleet.New(t, cp.Config())
+	f := newFleet(t)
 	n := f.Start("node-fixed")
 	other := hostPod(t, n, "fixed", "fixed-other")
 	had := mustAdd(t, n, other)
-	p := hostPod(t, n, "fixed", "fixed-web")
-	p.Top = map[string]any{"runtimeConfig": map[string]any{"ips": []string{had[0].Addr().Next().String()}}}
+	p := naming(hostPod(t, n, "fixed", "fixed-web"), had[0].Addr().Next().String())
 	fixed := mustAdd(t, n, p)
 	cacheResult(t, n, p, fixed)
 	n.Stop()
-	if err := os.Remove(n.Config().Store); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(n.Config().Store))
 	n = f.Start(n.Name)
 	if err := os.Rename(p.Netns, p.Netns+"-again"); err != nil { // the old sandbox is gone
 		t.Fatal(err)
@@ -223,13 +179,11 @@ func TestStoreLostKeepsFixedAddress(t *testing.T) {
 // at once.
 func TestLostStoreOfAnEarlierBoot(t *testing.T) {
 	openPool(t, "earlier-boot", cidr("10.31.0.0/24"))
-	f := fleet.New(t, cp.Config())
+	f := newFleet(t)
 	n := f.Start("earlier-boot")
 	mustAdd(t, n, onPool("earlier-boot", "c1", "net1"))
 	n.Stop()
-	if err := os.Remove(n.Config().Store); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(n.Config().Store))
 	n.Config().Agent.Boot = "the-next-boot"
 	f.Start("earlier-boot")
 	eventually(t, 30*time.Second, noLeases(t, "earlier-boot"))
@@ -243,18 +197,13 @@ func TestTwoMachines(t *testing.T) {
 	openPool(t, "two-machines", cidr("10.32.0.0/22"))
 	const fence = 32 * time.Second // its half is how long the first one's heartbeats may be held up on a busy machine
 	change := func(c *daemon.Config) { c.Agent.Fence = fence }
-	f := fleet.New(t, cp.Config())
-	f.Change = change
+	f := newFleet(t, change)
 	first := f.Start("two-machines")
 	mustAdd(t, first, onPool("two-machines", "c1", "net1"))
 	old := leasesOf(t, "two-machines")
 
-	g := fleet.New(t, cp.Config())
+	g := newFleet(t, func(c *daemon.Config) { change(c); c.Agent.Machine = "another-machine" })
 	g.Observer = f.Observer
-	g.Change = func(c *daemon.Config) {
-		change(c)
-		c.Agent.Machine = "another-machine"
-	}
 	second := g.Launch("two-machines")
 	// Longer than the second waits for one who is silent, but the first one beats.
 	deadline := time.Now().Add(fence/2 + fence/4)
@@ -292,18 +241,12 @@ func TestTwoMachines(t *testing.T) {
 // TestStoreUnusable: an agent that cannot have a store says why and does not
 // serve; it does when that is mended.
 func TestStoreUnusable(t *testing.T) {
-	f := fleet.New(t, cp.Config())
+	f := newFleet(t)
 	n := f.Start("no-store")
 	n.Stop()
 	store := n.Config().Store
 	n.Config().Store = filepath.Join(n.Config().Socket+".lock", "store.db") // beside a file, not in a directory
-	d, err := daemon.New(*n.Config(), cp.Config(), quiet())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "make the store's directory") {
-		t.Errorf("got %v; want an error about the directory", err)
-	}
+	ends(t, n, "make the store's directory")
 	if _, err := n.Add(onPool("no-store", "c1", "net1")); err == nil {
 		t.Error("something serves")
 	}
@@ -315,17 +258,11 @@ func TestStoreUnusable(t *testing.T) {
 // gives nothing any more on the node that had it, which says who uses it.
 func TestVanishedLeaseTaken(t *testing.T) {
 	openPool(t, "taken", cidr("10.36.0.0/22")) // blocks of four
-	f := fleet.New(t, cp.Config())
-	f.Change = func(c *daemon.Config) { c.Agent.PublishEvery = time.Second }
+	f := newFleet(t, func(c *daemon.Config) { c.Agent.PublishEvery = time.Second })
 	a, b := f.Start("taken-a"), f.Start("taken-b")
 	first := newPod(t, a.Name, "taken-first", "", onPool("taken", "c1", "net1"))
 	block := mustAdd(t, a, first)[0].Addr()
-	var lease protocol.Lease
-	for _, l := range leasesOf(t, "taken") {
-		if l.Block.Contains(block) {
-			lease = l
-		}
-	}
+	lease := leaseOf(t, "taken", block)
 	a.Stop() // else it would put the lease back at once
 	eventually(t, 30*time.Second, func() error {
 		l, out, err := api.ReadLease(t.Context(), lease.Name)
@@ -338,9 +275,7 @@ func TestVanishedLeaseTaken(t *testing.T) {
 		}
 		return nil
 	})
-	static := onPool("taken", "c2", "net1")
-	static.Top = map[string]any{"runtimeConfig": map[string]any{"ips": []string{block.Next().String()}}}
-	mustAdd(t, b, static)
+	mustAdd(t, b, static("taken", "c2", block.Next().String()))
 	a = f.Start("taken-a")
 	// Until it has looked, it cannot know: nobody but a person deletes another's lease.
 	eventually(t, 30*time.Second, func() error {

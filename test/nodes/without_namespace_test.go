@@ -10,11 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
 	"github.com/tenure-ipam/tenure/ipam/agentapi"
 	"github.com/tenure-ipam/tenure/ipam/node/agent"
 	"github.com/tenure-ipam/tenure/test/fleet"
@@ -35,10 +32,7 @@ func label(t *testing.T, namespace, pool string) {
 	if pool == "" {
 		value = "null"
 	}
-	o := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
-	if err := kc.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"tenure.dev/pool":`+value+`}}}`))); err != nil {
-		t.Fatal(err)
-	}
+	patch(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, `{"metadata":{"labels":{"tenure.dev/pool":`+value+`}}}`)
 }
 
 // TestPoolByNamespace: one definition serves tenants, each out of the pool that a label of its
@@ -52,9 +46,7 @@ func TestPoolByNamespace(t *testing.T) {
 	newNamespace(t, "of-a", map[string]string{"tenure.dev/pool": "tenant-a"})
 	newNamespace(t, "of-b", map[string]string{"tenure.dev/pool": "tenant-b"})
 	newNamespace(t, "of-none", nil)
-	f := fleet.New(t, cp.Config())
-	f.Change = func(c *daemon.Config) { c.Agent.Wait = 3 * time.Second }
-	n := f.Start("tenants")
+	n := newFleet(t, waits(3*time.Second)).Start("tenants")
 	within := func(i fleet.Interface, in string) netip.Prefix {
 		t.Helper()
 		got := mustAdd(t, n, i)
@@ -119,13 +111,13 @@ func TestBridgeByNamespace(t *testing.T) {
 	openPool(t, "gateway", v1alpha1.Range{CIDR: "10.100.0.0/24", Gateway: "10.100.0.1"})
 	newNamespace(t, "of-no-gateway", map[string]string{"tenure.dev/pool": "no-gateway"})
 	newNamespace(t, "of-gateway", map[string]string{"tenure.dev/pool": "gateway"})
-	n := fleet.New(t, cp.Config()).Start("bridges")
+	n := newFleet(t).Start("bridges")
 	bridge := func(namespace string) fleet.Interface {
 		i := byLabel(namespace)
 		i.Network, i.Top = "bridges", map[string]any{"isGateway": true}
 		return podIn(t, "bridges", namespace, "web", i)
 	}
 	_, err := n.Insist(bridge("of-no-gateway"))
-	wantCode(t, err, agentapi.CodeInvalidConfig, "the bridge of network bridges takes 10.99.0.1 for itself, and pool no-gateway gives that to others: give the pool's range a gateway, or exclude the address")
+	fleet.WantCode(t, err, agentapi.CodeInvalidConfig, "the bridge of network bridges takes 10.99.0.1 for itself, and pool no-gateway gives that to others: give the pool's range a gateway, or exclude the address")
 	mustAdd(t, n, bridge("of-gateway"))
 }

@@ -40,7 +40,7 @@ func newHosts(t *testing.T, names ...string) *hosts {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &hosts{t: t, fleet: fleet.New(t, cp.Config()), plugin: bin, rig: rig, nodes: map[string]*host{}}
+	h := &hosts{t: t, fleet: newFleet(t), plugin: bin, rig: rig, nodes: map[string]*host{}}
 	for _, name := range names {
 		ns, err := cninet.Make("host-" + name)
 		if err != nil {
@@ -52,9 +52,7 @@ func newHosts(t *testing.T, names ...string) *hosts {
 		h.nodes[name] = &host{node: h.fleet.Start(name), ns: ns, rt: rt}
 	}
 	if len(names) == 2 {
-		if err := cninet.Veth(h.nodes[names[0]].ns, "uplink", h.nodes[names[1]].ns, "uplink"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cninet.Veth(h.nodes[names[0]].ns, "uplink", h.nodes[names[1]].ns, "uplink"))
 	}
 	return h
 }
@@ -120,9 +118,7 @@ func TestRealNetworks(t *testing.T) {
 				if tt.bridge == "" {
 					continue
 				}
-				if err := x.ns.Bridge(tt.bridge, "uplink"); err != nil {
-					t.Fatal(err)
-				}
+				must(t, x.ns.Bridge(tt.bridge, "uplink"))
 			}
 			conf1, conf2 := h.conf(one, tt.name, tt.plugin, "segment"), h.conf(two, tt.name, tt.plugin, "segment")
 			a, addrsA := h.attach(one, conf1, tt.name+"-a")

@@ -1,10 +1,8 @@
 package nodes_test
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -33,7 +31,7 @@ func onDisk(t *testing.T, disk *slowdisk.Disk, pool, ranges string, sandboxes in
 	openPool(t, pool, cidr(ranges))
 	p := fleet.Build(t, cp, "tenured")
 	p.Exec = disk.Start
-	f := fleet.New(t, cp.Config())
+	f := newFleet(t)
 	t.Cleanup(func() { disk.Slow(0) }) // before the fleet's own: an agent whose disk hangs does not end
 	f.Change = func(c *daemon.Config) {
 		c.Agent.Idle, c.Agent.Wait, c.Listen = time.Hour, 3*time.Second, metricsAt
@@ -88,19 +86,14 @@ func freed(t *testing.T, n *fleet.Node, all []fleet.Interface) {
 
 // goroutines returns how many goroutines the agent has.
 func goroutines() (int, error) {
-	client := http.Client{Timeout: time.Minute} // the machine may be busy
-	resp, err := client.Get("http://" + metricsAt + "/metrics")
-	if err != nil {
-		return 0, err
-	}
-	defer resp.Body.Close()
-	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+	text, err := metrics(metricsAt)
+	for line := range strings.Lines(text) {
 		var count int
-		if _, err := fmt.Sscanf(lines.Text(), "go_goroutines %d", &count); err == nil {
+		if _, err := fmt.Sscanf(line, "go_goroutines %d", &count); err == nil {
 			return count, nil
 		}
 	}
-	return 0, fmt.Errorf("%s does not say how many goroutines there are: %s", metricsAt, resp.Status)
+	return 0, fmt.Errorf("%s does not say how many goroutines there are: %w", metricsAt, err)
 }
 
 // TestSlowDisk has hundreds of ADDs at once on a disk that takes a tenth of a second
@@ -207,18 +200,14 @@ func watchGoroutines(t *testing.T) (most *int, stop func()) {
 // DEL works, and so does everything when there is room again.
 func TestAgentOnFullDisk(t *testing.T) {
 	dir := t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=6m"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "size=6m"))
 	t.Cleanup(func() {
 		if err := unix.Unmount(dir, 0); err != nil {
 			t.Error(err)
 		}
 	})
 	openPool(t, "full-disk", cidr("10.37.0.0/16"))
-	f := fleet.New(t, cp.Config())
-	f.Change = func(c *daemon.Config) { c.Store, c.Agent.Idle = filepath.Join(dir, "store.db"), time.Hour }
-	n := f.Start("full-disk")
+	n := newFleet(t, func(c *daemon.Config) { c.Store, c.Agent.Idle = filepath.Join(dir, "store.db"), time.Hour }).Start("full-disk")
 	on := func(i int) fleet.Interface { return onPool("full-disk", fmt.Sprintf("s%d", i), "net1") }
 	mustAdd(t, n, on(0))
 
@@ -247,9 +236,7 @@ func TestAgentOnFullDisk(t *testing.T) {
 	}
 	freed(t, n, held)
 	mustAdd(t, n, on(0)) // again
-	if err := os.Remove(ballast); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(ballast))
 	served(t, n, held)
 }
 

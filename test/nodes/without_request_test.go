@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
@@ -29,7 +29,7 @@ func asking(t *testing.T, node, pool, pod string, ips ...string) fleet.Interface
 	t.Helper()
 	i := newPod(t, node, pod, "", onPool(pool, pod, "net1"))
 	if len(ips) > 0 {
-		i.Top = map[string]any{"runtimeConfig": map[string]any{"ips": ips}}
+		i = naming(i, ips...)
 	}
 	i.Netns = file(t, "netns-"+pod)
 	return i
@@ -56,7 +56,7 @@ func begin(n *fleet.Node, i fleet.Interface) <-chan answered {
 func finish(t *testing.T, n *fleet.Node, i fleet.Interface, begun <-chan answered) []netip.Prefix {
 	t.Helper()
 	if a := <-begun; a.err != nil {
-		wantCode(t, a.err, agentapi.CodeTryAgainLater, "")
+		fleet.WantCode(t, a.err, agentapi.CodeTryAgainLater, "")
 		t.Logf("the first ADD has ended too soon: %v", a.err)
 	}
 	return mustAdd(t, n, i) // C10: the same again
@@ -139,10 +139,7 @@ func leaseOf(t *testing.T, pool string, a netip.Addr) protocol.Lease {
 			return l
 		}
 	}
-	var p v1alpha1.IPPool
-	if err := kc.Get(t.Context(), client.ObjectKey{Name: pool}, &p); err != nil {
-		t.Fatal(err)
-	}
+	p := readPool(t, pool)
 	bits := p.Status.BlockPrefixLengths.IPv4
 	if a.Is6() {
 		bits = p.Status.BlockPrefixLengths.IPv6
@@ -161,15 +158,14 @@ func leaseOf(t *testing.T, pool string, a netip.Addr) protocol.Lease {
 // press sets a pool's pressure, and its condition Exhausted if message is not empty.
 func press(t *testing.T, pool string, pressure v1alpha1.Pressure, message string) {
 	t.Helper()
-	var p v1alpha1.IPPool
-	if err := kc.Get(t.Context(), client.ObjectKey{Name: pool}, &p); err != nil {
-		t.Fatal(err)
-	}
-	p.Status.Pressure = pressure
-	p.Status.Conditions = exhaustedCondition(message)
-	if err := kc.Status().Update(t.Context(), &p); err != nil {
-		t.Fatal(err)
-	}
+	setStatus(t, pool, func(p *v1alpha1.IPPool) {
+		p.Status.Pressure, p.Status.Conditions = pressure, nil
+		if message != "" {
+			p.Status.Conditions = []metav1.Condition{{
+				Type: v1alpha1.PoolExhausted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonNoAddressFree, Message: message, LastTransitionTime: metav1.Now(),
+			}}
+		}
+	})
 }
 
 func shortWait(c *daemon.Config) {
@@ -181,8 +177,7 @@ func shortWait(c *daemon.Config) {
 func TestRequestKeepsItsPlace(t *testing.T) {
 	const pool = "keeps-place"
 	openPool(t, pool, v1alpha1.Range{CIDR: "10.40.0.0/20", Gateway: "10.40.0.1"})
-	f := fleet.New(t, cp.Config())
-	f.Change = shortWait
+	f := newFleet(t, shortWait)
 	a, b := f.Start("keeps-place-a"), f.Start("keeps-place-b")
 	neighbour := mustAdd(t, a, asking(t, "keeps-place-a", pool, "keeps-place-neighbour"))[0].Addr()
 	wanted := neighbour.Next() // in a's block, and free
@@ -226,9 +221,7 @@ func TestGrantWakesItsADD(t *testing.T) {
 	const pool = "wakes"
 	openPool(t, pool, cidr("10.41.0.0/20"))
 	press(t, pool, v1alpha1.PressureExhausted, "")
-	f := fleet.New(t, cp.Config())
-	f.Change = func(c *daemon.Config) { c.Agent.Wait = time.Minute }
-	n := f.Start("wakes")
+	n := newFleet(t, waits(time.Minute)).Start("wakes")
 	i := asking(t, "wakes", pool, "wakes-pod")
 	got := begin(n, i)
 	s := onlyRequest(t, "wakes")
@@ -250,9 +243,7 @@ func TestGrantWakesItsADD(t *testing.T) {
 func TestDualStackRequest(t *testing.T) {
 	const pool = "both-families"
 	openPool(t, pool, cidr("10.42.0.0/30"), cidr("fd42::/120"))
-	f := fleet.New(t, cp.Config())
-	f.Change = shortWait
-	n := f.Start("both-families")
+	n := newFleet(t, shortWait).Start("both-families")
 	for _, pod := range []string{"both-families-1", "both-families-2"} {
 		mustAdd(t, n, asking(t, "both-families", pool, pod))
 	}
@@ -273,8 +264,7 @@ func equalWants(a, b []protocol.Wanted) bool {
 func TestRefusedRequest(t *testing.T) {
 	const pool = "refused"
 	openPool(t, pool, cidr("10.43.0.0/20"))
-	f := fleet.New(t, cp.Config())
-	f.Change = func(c *daemon.Config) { c.Agent.Wait = time.Minute }
+	f := newFleet(t, waits(time.Minute))
 	a, b := f.Start("refused-a"), f.Start("refused-b")
 	taken := mustAdd(t, a, asking(t, "refused-a", pool, "refused-neighbour"))[0].Addr()
 	for _, tt := range []struct {
@@ -287,7 +277,7 @@ func TestRefusedRequest(t *testing.T) {
 			s := onlyRequest(t, "refused-b")
 			s.Refused = &protocol.Refusal{Reason: tt.reason, Message: "because of " + tt.reason}
 			answer(t, s)
-			wantCode(t, (<-got).err, tt.code, "because of "+tt.reason)
+			fleet.WantCode(t, (<-got).err, tt.code, "because of "+tt.reason)
 			eventually(t, 10*time.Second, noRequests(t, "refused-b"))
 		})
 	}
@@ -299,9 +289,7 @@ func TestForgottenRequestIsGivenBack(t *testing.T) {
 	const pool = "forgotten"
 	openPool(t, pool, cidr("10.44.0.0/20"))
 	press(t, pool, v1alpha1.PressureExhausted, "")
-	f := fleet.New(t, cp.Config())
-	f.Change = func(c *daemon.Config) { shortWait(c); c.Agent.KeepRequest = 10 * time.Second }
-	n := f.Start("forgotten")
+	n := newFleet(t, shortWait, func(c *daemon.Config) { c.Agent.KeepRequest = 10 * time.Second }).Start("forgotten")
 	for _, granted := range []bool{false, true} {
 		t.Run(fmt.Sprintf("granted %v", granted), func(t *testing.T) {
 			n.Refused(t, asking(t, "forgotten", pool, fmt.Sprintf("forgotten-%v", granted)), "the controller has not answered")
@@ -318,9 +306,7 @@ func TestForgottenRequestIsGivenBack(t *testing.T) {
 func TestExhaustedSaysSo(t *testing.T) {
 	const pool, message = "says-so", "pool says-so is exhausted: 2 of 2 in use"
 	openPool(t, pool, cidr("10.45.0.0/30"))
-	f := fleet.New(t, cp.Config())
-	f.Change = shortWait
-	n := f.Start("says-so")
+	n := newFleet(t, shortWait).Start("says-so")
 	first := asking(t, "says-so", pool, "says-so-1")
 	mustAdd(t, n, first)
 	mustAdd(t, n, asking(t, "says-so", pool, "says-so-2"))
@@ -343,9 +329,7 @@ func TestNewSandboxOnARequest(t *testing.T) {
 	const pool = "again-request"
 	openPool(t, pool, cidr("10.46.0.0/20"))
 	press(t, pool, v1alpha1.PressureExhausted, "")
-	f := fleet.New(t, cp.Config())
-	f.Change = shortWait
-	n := f.Start("again-request")
+	n := newFleet(t, shortWait).Start("again-request")
 	old := asking(t, "again-request", pool, "again-request")
 	n.Refused(t, old, "the controller has not answered")
 	grant(t, pool, onlyRequest(t, "again-request"), "10.46.0.9")
@@ -360,9 +344,7 @@ func TestNewSandboxOnARequest(t *testing.T) {
 		}
 		return nil
 	})
-	if err := os.Remove(old.Netns); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(old.Netns))
 	if got := mustAdd(t, n, fresh); !slices.Equal(got, first) {
 		t.Errorf("the new sandbox got %v; want the old one's %v", got, first)
 	}
@@ -381,7 +363,7 @@ func TestKilledBetweenRequestAndGrant(t *testing.T) {
 	openPool(t, pool, cidr("10.47.0.0/20"))
 	press(t, pool, v1alpha1.PressureExhausted, "")
 	p := fleet.Build(t, cp, "tenured")
-	f := fleet.New(t, cp.Config())
+	f := newFleet(t)
 	// The agent may be killed before it has begun to give the request back: then that
 	// is due when no ADD has come for it for so long.
 	f.Change = func(c *daemon.Config) { c.Agent.KeepRequest = 10 * time.Second }

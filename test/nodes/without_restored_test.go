@@ -20,17 +20,12 @@ import (
 // setLeasing opens or closes a pool as the controller would.
 func setLeasing(t *testing.T, pool string, open bool) {
 	t.Helper()
-	p, out, err := api.ReadIPPool(t.Context(), protocol.PoolName(pool))
-	if out != protocol.Done {
-		t.Fatal(out, err)
-	}
-	p.Status.Leasing = v1alpha1.LeasingClosed
-	if open {
-		p.Status.Leasing, p.Status.Opening = v1alpha1.LeasingOpen, protocol.EpochAfter(time.Now(), p.Status.Opening)
-	}
-	if err := kc.Status().Update(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
+	setStatus(t, pool, func(p *v1alpha1.IPPool) {
+		p.Status.Leasing = v1alpha1.LeasingClosed
+		if open {
+			p.Status.Leasing, p.Status.Opening = v1alpha1.LeasingOpen, protocol.EpochAfter(time.Now(), p.Status.Opening)
+		}
+	})
 }
 
 // saysBack returns nil when a node's registration says that it has put back what it holds.
@@ -69,10 +64,9 @@ func beaten(t *testing.T, node string) {
 func TestRestoredAPI(t *testing.T) {
 	openPool(t, "restored", cidr("10.33.0.0/22")) // blocks of four
 	setLeasing(t, "restored", true)
-	f := fleet.New(t, cp.Config())
-	f.Change = func(c *daemon.Config) {
+	f := newFleet(t, func(c *daemon.Config) {
 		c.Agent.Fence, c.Agent.Idle, c.Agent.Wait = 40*time.Second, time.Second, time.Second // a heartbeat every 10 s
-	}
+	})
 	a, b := f.Start("restored-a"), f.Start("restored-b")
 	on := func(name string) fleet.Interface { return onPool("restored", name, "net1") }
 	mustAdd(t, a, on("a0"))
@@ -89,17 +83,12 @@ func TestRestoredAPI(t *testing.T) {
 	beaten(t, "restored-a")
 	beaten(t, "restored-b")
 	before := leasesOf(t, "restored")
-	if err := cp.RestoreEtcd(t.Context(), snapshot); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cp.RestoreEtcd(t.Context(), snapshot))
 	// Nobody has noticed yet. A block that is lost is leased by another node, which
 	// learns by the answer that it must not rely on it.
-	taken := onPool("restored", "taken", "net1")
 	block, _ := since[len(since)-1].Addr().Prefix(30)
-	taken.Top = map[string]any{"runtimeConfig": map[string]any{"ips": []string{block.Addr().Next().String()}}}
-	b.Refused(t, taken, "gone back to an earlier state")
-	static := on("static")
-	static.Top = map[string]any{"runtimeConfig": map[string]any{"ips": []string{"10.33.3.77"}}}
+	b.Refused(t, static("restored", "taken", block.Addr().Next().String()), "gone back to an earlier state")
+	named := static("restored", "static", "10.33.3.77")
 	eventually(t, 30*time.Second, saysBack("restored-a"))
 	eventually(t, 30*time.Second, saysBack("restored-b"))
 	now := leasesOf(t, "restored")
@@ -116,7 +105,7 @@ func TestRestoredAPI(t *testing.T) {
 	if created == 0 {
 		t.Error("the restore lost no lease: this test shows nothing")
 	}
-	a.Refused(t, static, "has not been opened again")
+	a.Refused(t, named, "has not been opened again")
 	for i := range since { // a known owner is answered, also where the lease was lost
 		if again := mustAdd(t, a, on(fmt.Sprintf("a1-%d", i))); !slices.Equal(again, since[i:i+1]) {
 			t.Errorf("a known owner gets %v; want %v", again, since[i])
@@ -133,7 +122,7 @@ func TestRestoredAPI(t *testing.T) {
 		}
 		return nil
 	})
-	mustAdd(t, a, static)
+	mustAdd(t, a, named)
 	for i := range 12 {
 		mustAdd(t, a, on(fmt.Sprintf("a2-%d", i)))
 		mustAdd(t, b, on(fmt.Sprintf("b2-%d", i)))
@@ -150,28 +139,16 @@ func TestLeaseOfWhoHadItBefore(t *testing.T) {
 	proof.Only(t)
 	openPool(t, "inherited", cidr("10.34.0.0/24")) // blocks of one
 	setLeasing(t, "inherited", true)
-	f := fleet.New(t, cp.Config())
-	f.Change = func(c *daemon.Config) { c.Agent.Idle, c.Agent.Wait = time.Second, time.Second }
+	f := newFleet(t, func(c *daemon.Config) { c.Agent.Idle, c.Agent.Wait = time.Second, time.Second })
 	before, now := f.Start("inherited-a"), f.Start("inherited-b")
-	on := func(name string) fleet.Interface {
-		i := onPool("inherited", name, "net1")
-		i.Top = map[string]any{"runtimeConfig": map[string]any{"ips": []string{"10.34.0.7"}}}
-		return i
-	}
+	on := func(name string) fleet.Interface { return static("inherited", name, "10.34.0.7") }
 	mustAdd(t, before, on("a"))
 	snapshot, err := cp.SnapshotEtcd()
 	if err != nil {
 		t.Fatal(err)
 	}
 	mustDel(t, before, on("a"))
-	var addrs []netip.Prefix
-	eventually(t, 30*time.Second, func() error {
-		res, err := now.Add(on("b"))
-		if err == nil {
-			addrs = []netip.Prefix{res.IPs[0].Address}
-		}
-		return err
-	})
+	addrs := retried(t, 30*time.Second, now, on("b"))
 	before.Stop()
 	now.Stop()
 	high, err := cp.EtcdRevision(t.Context())

@@ -28,8 +28,7 @@ func TestReadyWhenThePodsAreListed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := fleet.New(t, cp.Config())
-	f.Change = func(c *daemon.Config) { c.Listen = address }
+	f := newFleet(t, func(c *daemon.Config) { c.Listen = address })
 	listed := make(chan struct{})
 	list := sync.OnceFunc(func() { close(listed) })
 	t.Cleanup(list)
@@ -65,7 +64,7 @@ func TestReadyWithAThousandAttachments(t *testing.T) {
 	proof.Only(t)
 	const attachments, workers = 1000, 16
 	openPool(t, "thousand", v1alpha1.Range{CIDR: "10.34.0.0/22"}) // blocks of four
-	f := fleet.New(t, cp.Config())
+	f := newFleet(t)
 	n := f.Start("thousand")
 	on := func(i int) fleet.Interface { return onPool("thousand", fmt.Sprintf("c%d", i), "net1") }
 	var wg sync.WaitGroup
@@ -86,9 +85,7 @@ func TestReadyWithAThousandAttachments(t *testing.T) {
 		n.Stop()
 		leases := countRights(t, n)
 		if away {
-			if err := cp.PauseAPIServer(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, cp.PauseAPIServer())
 		}
 		began := time.Now()
 		n = f.Launch("thousand")
@@ -96,9 +93,7 @@ func TestReadyWithAThousandAttachments(t *testing.T) {
 		t.Logf("%d attachments on %d leases, API server away: %v: ready after %v (aim: 1 s)", attachments, leases, away, time.Since(began))
 		mustAdd(t, n, on(0))
 		if away {
-			if err := cp.ResumeAPIServer(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, cp.ResumeAPIServer())
 		}
 	}
 }
