@@ -230,10 +230,10 @@ ci: ## What CI runs: check, test and e2e, in one table
 # Of one: which test of which package. What a package needs beside Go depends on its folder.
 PKG ?=
 RUN ?= .
-NODES := ./test/cluster ./test/e2e
+KUBELETS := ./test/cluster ./test/e2e
 SMALL := $(filter ./test/imports ./test/programs ./test/simulation,$(PKG)) $(filter-out ./test/%,$(PKG))
 .PHONY: one
-one: $(if $(strip $(SMALL)),,$(if $(PKG),root rig $(HELM) $(CRANE))) $(if $(filter $(NEUTRON) ./test/networks $(NODES),$(PKG)),rig-neutron) $(if $(filter $(NODES),$(PKG)),rig-nodes rig-dns) $(if $(filter $(NODES) ./test/controller,$(PKG)),rig-foreign) $(if $(filter ./test/monitoring ./test/nodes ./test/e2e,$(PKG)),rig-prometheus) $(if $(filter ./test/operator,$(PKG)),rig-chromium) $(if $(filter ./test/e2e,$(PKG)),rig-dra) ## One test, with what it needs: PKG=./test/controller RUN=TestMovingIn
+one: $(if $(strip $(SMALL)),,$(if $(PKG),root rig $(HELM) $(CRANE))) $(if $(filter $(NEUTRON) ./test/networks $(KUBELETS),$(PKG)),rig-neutron) $(if $(filter $(KUBELETS),$(PKG)),rig-nodes rig-dns) $(if $(filter $(KUBELETS) ./test/controller,$(PKG)),rig-foreign) $(if $(filter ./test/monitoring ./test/nodes ./test/e2e,$(PKG)),rig-prometheus) $(if $(filter ./test/operator,$(PKG)),rig-chromium) $(if $(filter ./test/e2e,$(PKG)),rig-dra) ## One test, with what it needs: PKG=./test/controller RUN=TestMovingIn
 	@case '$(PKG)' in ''|./*) ;; *) echo "PKG is $(PKG), must begin with ./, such as ./$(PKG)" >&2; exit 1;; esac
 	@[ -n '$(PKG)' ] || { echo "PKG is empty, must be the test's package, such as ./claims or ./test/controller" >&2; exit 1; }
 	$(GO) test -vet=off -ldflags "-s -w" -count=1 -v -timeout 90m '$(PKG)' $(if $(filter ./test/e2e,$(PKG)),-ginkgo.v -ginkgo.focus='$(RUN)',-run '$(RUN)') $(ARGS)
