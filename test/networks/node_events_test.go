@@ -53,7 +53,7 @@ func TestNodeEvents(t *testing.T) {
 	node := create(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	api := kube.NewAPI(kc)
 	f := fleet.New(t, tokenOf(t, name))
-	f.Change = func(c *daemon.Config) { c.Agent.Fence = 8 * time.Second } // a heartbeat every two
+	f.Change = func(c *daemon.Config) { c.Agent.Fence, c.MultiNetwork = 8*time.Second, true } // a heartbeat every two
 	n := f.Start(name)
 	add := func(sandbox string) netip.Addr {
 		t.Helper()
