@@ -111,16 +111,8 @@ func (r *Reconciler) ofNamespace(ctx context.Context, o client.Object) []reconci
 	return r.waiting(ctx, client.InNamespace(o.GetName()))
 }
 
-func (r *Reconciler) waiting(ctx context.Context, where ...client.ListOption) (all []reconcile.Request) {
-	var list ipamclaims.IPAMClaimList
-	if err := r.Cache.List(ctx, &list, append(where, client.MatchingFields{waiting: waiting}, client.UnsafeDisableDeepCopy)...); err != nil {
-		r.Log.ErrorContext(ctx, "claims that wait cannot be listed", "error", err)
-		return nil
-	}
-	for i := range list.Items {
-		all = append(all, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-	}
-	return all
+func (r *Reconciler) waiting(ctx context.Context, where ...client.ListOption) []reconcile.Request {
+	return trigger.Listed(ctx, r.Cache, r.Log, &ipamclaims.IPAMClaimList{}, append(where, client.MatchingFields{waiting: waiting})...)
 }
 
 // ofDefinition enqueues the claims that wait for a network which a definition has,

@@ -136,14 +136,6 @@ func (r *Reconciler) ofClaim(ctx context.Context, o client.Object) []reconcile.R
 }
 
 // podsBy returns the pods that an index has.
-func (r *Reconciler) podsBy(ctx context.Context, where ...client.ListOption) (all []reconcile.Request) {
-	var list corev1.PodList
-	// Nothing of the list is changed: it may share memory with the cache.
-	if err := r.Cache.List(ctx, &list, append(where, client.UnsafeDisableDeepCopy)...); err != nil {
-		r.Log.ErrorContext(ctx, "pods cannot be listed", "error", err)
-	}
-	for i := range list.Items {
-		all = append(all, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-	}
-	return all
+func (r *Reconciler) podsBy(ctx context.Context, where ...client.ListOption) []reconcile.Request {
+	return trigger.Listed(ctx, r.Cache, r.Log, &corev1.PodList{}, where...)
 }

@@ -159,14 +159,6 @@ func ofClaim(_ context.Context, o client.Object) []reconcile.Request {
 }
 
 // ofDefinition maps a definition to the sets that name it.
-func (r *Reconciler) ofDefinition(ctx context.Context, o client.Object) (all []reconcile.Request) {
-	var list appsv1.StatefulSetList
-	by := client.MatchingFields{byDefinition: o.GetNamespace() + "/" + o.GetName()}
-	if err := r.Cache.List(ctx, &list, by, client.UnsafeDisableDeepCopy); err != nil {
-		r.Log.ErrorContext(ctx, "StatefulSets of a definition cannot be listed", "error", err)
-	}
-	for i := range list.Items {
-		all = append(all, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-	}
-	return all
+func (r *Reconciler) ofDefinition(ctx context.Context, o client.Object) []reconcile.Request {
+	return trigger.Listed(ctx, r.Cache, r.Log, &appsv1.StatefulSetList{}, client.MatchingFields{byDefinition: o.GetNamespace() + "/" + o.GetName()})
 }

@@ -7,7 +7,6 @@ import (
 	coordination "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,8 +20,6 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
-
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // Setup has the manager run r.
 func (r *Reconciler) Setup(mgr ctrl.Manager) error {
@@ -59,22 +56,22 @@ var comes = predicate.Funcs{
 
 // planFor plans for the registration of the node that an object is about, "" for none.
 func (r *Reconciler) planFor(nodeOf func(client.Object) string) handler.EventHandler {
-	plan := func(ctx context.Context, o client.Object, q queue) {
+	plan := func(ctx context.Context, o client.Object, q trigger.Queue) {
 		if node := nodeOf(o); node != "" {
 			r.plan(ctx, node, q)
 		}
 	}
 	return handler.Funcs{
-		CreateFunc:  func(ctx context.Context, e event.CreateEvent, q queue) { plan(ctx, e.Object, q) },
-		UpdateFunc:  func(ctx context.Context, e event.UpdateEvent, q queue) { plan(ctx, e.ObjectNew, q) },
-		DeleteFunc:  func(ctx context.Context, e event.DeleteEvent, q queue) { plan(ctx, e.Object, q) },
-		GenericFunc: func(ctx context.Context, e event.GenericEvent, q queue) { plan(ctx, e.Object, q) },
+		CreateFunc:  func(ctx context.Context, e event.CreateEvent, q trigger.Queue) { plan(ctx, e.Object, q) },
+		UpdateFunc:  func(ctx context.Context, e event.UpdateEvent, q trigger.Queue) { plan(ctx, e.ObjectNew, q) },
+		DeleteFunc:  func(ctx context.Context, e event.DeleteEvent, q trigger.Queue) { plan(ctx, e.Object, q) },
+		GenericFunc: func(ctx context.Context, e event.GenericEvent, q trigger.Queue) { plan(ctx, e.Object, q) },
 	}
 }
 
 // plan queues a registration, if the caches show that there may be something to do. Of a node
 // that lives nothing is read. It decides nothing.
-func (r *Reconciler) plan(ctx context.Context, name string, q queue) {
+func (r *Reconciler) plan(ctx context.Context, name string, q trigger.Queue) {
 	req := reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
 	var obj coordination.Lease
 	err := r.Cache.Get(ctx, client.ObjectKey{Namespace: r.RegistrationNamespace, Name: name}, &obj)

@@ -79,16 +79,7 @@ func (r *Reconciler) ofRegistration(_ context.Context, o client.Object) []reconc
 
 // everyNode has all nodes looked at: which labels are told has changed.
 func (r *Reconciler) everyNode(ctx context.Context, _ client.Object) []reconcile.Request {
-	var nodes corev1.NodeList
-	if err := r.Cache.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
-		r.Log.ErrorContext(ctx, "nodes not listed from the cache", "error", err)
-		return nil
-	}
-	all := make([]reconcile.Request, len(nodes.Items))
-	for i := range nodes.Items {
-		all[i] = requestFor(nodes.Items[i].Name)
-	}
-	return all
+	return trigger.Listed(ctx, r.Cache, r.Log, &corev1.NodeList{})
 }
 
 // requestFor names a node as a Node's own events do.

@@ -124,13 +124,15 @@ func (r *Reconciler) rivals(ctx context.Context, pool *v1alpha1.IPPool, all []v1
 }
 
 // rivalry returns why a pool of a named domain must not be open beside the other pools of that
-// domain, as with has them: empty, if it may.  Of two pools that share addresses the later one
-// stays closed. The earlier one, when it has come to share them by an edit, waits until that is
-// written, and then sees to it that no look which has not seen the edit opens the later one
-// (fencingWrites). And a pool whose ranges were another's before waits until no lease of the other
-// covers them: nodes may hold these, and have pods on their addresses. A pool that is open is not
-// closed for addresses that it had before an edit, which has brought it nothing of them: what they
-// are to it was decided when it was opened. After is when to look again.
+// domain, as with has them: empty, if it may.
+//
+// Of two pools that share addresses the later one stays closed. The earlier one, when it has come
+// to share them by an edit, waits until that is written, and then sees to it that no look which has
+// not seen the edit opens the later one (fencingWrites). And a pool whose ranges were another's
+// before waits until no lease of the other covers them: nodes may hold these, and have pods on
+// their addresses. A pool that is open is not closed for addresses that it had before an edit,
+// which has brought it nothing of them: what they are to it was decided when it was opened. After
+// is when to look again.
 func (s seen) rivalry(with *live) (why string, after time.Duration) {
 	domain := s.pool.Spec.Domain
 	if older := overlapping(s.pool, s.shape, with.others, s.shapeOf).older; len(older) > 0 {

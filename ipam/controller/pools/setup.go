@@ -77,16 +77,7 @@ func (r *Reconciler) others(ctx context.Context, o client.Object) []reconcile.Re
 
 // all returns a request for every pool.
 func (r *Reconciler) all(ctx context.Context) []reconcile.Request {
-	var pools v1alpha1.IPPoolList
-	if err := r.Cache.List(ctx, &pools, client.UnsafeDisableDeepCopy); err != nil {
-		r.Log.ErrorContext(ctx, "pools cannot be listed", "error", err)
-		return nil
-	}
-	out := make([]reconcile.Request, len(pools.Items))
-	for i := range pools.Items {
-		out[i] = request(pools.Items[i].Name)
-	}
-	return out
+	return trigger.Listed(ctx, r.Cache, r.Log, &v1alpha1.IPPoolList{})
 }
 
 // ofRegistration notes what registrations say, and enqueues every pool when one says something

@@ -1,17 +1,22 @@
 // Package trigger has code ask a reconciler to look at an object of which no watch tells: one
 // whose grants have changed, say. It is not controller-runtime's source.Channel, whose sender
 // waits for its reader: a controller that does not lead reads nothing, and handlers of its
-// watches would stand still. It also has the form in which reconcilers list their watches, and the
-// options that they share.
+// watches would stand still. It also has what reconcilers share: the form in which they list their
+// watches, requests for what a cache lists, and options.
 package trigger
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -48,6 +53,21 @@ func (s *Source) First(first func(context.Context) error) source.Source {
 		}
 		return first(ctx)
 	})
+}
+
+// Listed returns a request for each object of list, which it has a cache fill.
+func Listed(ctx context.Context, cache client.Reader, log *slog.Logger, list client.ObjectList, where ...client.ListOption) (all []reconcile.Request) {
+	// Nothing of the list is changed: it may share memory with the cache.
+	if err := cache.List(ctx, list, append(where, client.UnsafeDisableDeepCopy)...); err != nil {
+		log.ErrorContext(ctx, "objects cannot be listed from the cache", "list", fmt.Sprintf("%T", list), "error", err)
+	}
+	_ = meta.EachListItem(list, func(item runtime.Object) error { // list is one
+		if o, ok := item.(client.Object); ok {
+			all = append(all, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
+		}
+		return nil
+	})
+	return all
 }
 
 // Workers returns the options of a controller with this many workers. What has failed is
