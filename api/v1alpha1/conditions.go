@@ -94,7 +94,7 @@ const (
 	// being given back; the pool opens when the last one is.
 	ReasonEarlierPool = "EarlierPool"
 	// ReasonRestored (False): the API server's data went back in time; the pool
-	// opens when the agents have put their leases back.
+	// waits until the agents have put their leases back.
 	ReasonRestored = "Restored"
 	// ReasonOverlap (False): the pool shares addresses with another pool of its
 	// domain and has not been opened.

@@ -16,9 +16,9 @@ type IPPoolStatus struct {
 	// +optional
 	Leasing Leasing `json:"leasing,omitempty"`
 
-	// opening is the pool's epoch, another word each time that the pool is opened. An
-	// agent that has seen the API server go back to an earlier state leases nothing of
-	// the pool before it has been opened anew.
+	// opening is the pool's epoch, another word each time that the pool is opened, and
+	// when it has waited for the nodes after a restore. An agent that has seen the API
+	// server go back to an earlier state leases nothing of the pool before that.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63

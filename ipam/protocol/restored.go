@@ -116,9 +116,9 @@ func (s Registrar) Rewound() Registrar {
 	return s
 }
 
-// Reopened reports whether a pool may be leased from again after r: it has been opened in a
-// later epoch than r's.
-func (r Restoration) Reopened(p Pool) bool { return p.Open && p.Epoch > r.Epoch }
+// EndedFor reports whether a pool waits for nodes no more after r: it is in a later epoch than r's.
+// It may be closed all the same.
+func (r Restoration) EndedFor(p Pool) bool { return p.Epoch > r.Epoch }
 
 // RecordBehind reports whether an object, read live by an agent that had seen h, shows that the API
 // server went back: it is of an earlier state than r, its record. It is false in three cases. Once
@@ -154,8 +154,8 @@ func (r Right) behind(m Meta, writes int64) bool {
 	return n != 0 && n < number(r.Revision) || writes < r.Writes
 }
 
-// MayGo reports whether a right on which nothing rests may be given back although its pools have
-// not been opened again since the API server went back: the pools may wait for it. This holds for a
+// MayGo reports whether a right on which nothing rests may be given back although its pools
+// wait for nodes since the API server went back: the pools may wait for it. This holds for a
 // lease that had vanished, and was made again in term and not confirmed since: its block may have
 // another size than the pool's. It holds for a use or a request that was written in term, so that
 // no earlier write can land any more: its grant may be on a lease of an earlier pool of the name.
@@ -177,9 +177,9 @@ func (r Right) Unconfirmed(term int64) bool {
 
 // A Restoration is what a registration says while its agent knows that the API server has gone back
 // to an earlier state, as after a restore of etcd. It is there from the heartbeat after the agent
-// has seen that until each pool that the agent uses is gone or has been opened in a later epoch
-// than Epoch. Meanwhile the agent leases nothing, and gives nothing back but what a pool may wait
-// for ([Right.MayGo]).
+// has seen that until each pool that the agent uses is gone, or is in a later epoch than Epoch.
+// Meanwhile the agent leases nothing, and gives nothing back but what a pool may wait for
+// ([Right.MayGo]).
 type Restoration struct {
 	// Back says that the agent has put back what it holds. Until then it has only seen that the
 	// API server went back.

@@ -49,9 +49,9 @@ func TestHistory(t *testing.T) {
 	for _, tt := range []struct {
 		pool Pool
 		want bool
-	}{{Pool{Open: true, Epoch: "w2"}, false}, {Pool{Open: true, Epoch: "w1"}, false}, {Pool{Epoch: "w3"}, false}, {Pool{Open: true, Epoch: "w3"}, true}} {
-		if got := r.Restored.Reopened(tt.pool); got != tt.want {
-			t.Errorf("%+v is open again: %v; want %v", tt.pool, got, tt.want)
+	}{{Pool{Open: true, Epoch: "w2"}, false}, {Pool{Open: true, Epoch: "w1"}, false}, {Pool{Epoch: "w3"}, true}, {Pool{Open: true, Epoch: "w3"}, true}} {
+		if got := r.Restored.EndedFor(tt.pool); got != tt.want {
+			t.Errorf("%+v waits no more: %v; want %v", tt.pool, got, tt.want)
 		}
 	}
 }

@@ -40,7 +40,7 @@ func (p pools) Follow(ctx context.Context, name protocol.PoolName, changed func(
 func PoolOf(o *v1alpha1.IPPool) agent.Pool {
 	p := agent.Pool{
 		Pool: kube.PoolOf(o), Text: kube.PoolText(o), Domain: o.Spec.Domain, Access: kube.AccessOf(o), Stopped: o.Spec.Allocation == v1alpha1.AllocationStopped, GivenAway: kube.GivenAway(o), Sourced: o.Spec.Source != nil,
-		ReuseAfter: kube.ReuseAfterOf(o), Restored: kube.Restored(o),
+		ReuseAfter:      kube.ReuseAfterOf(o),
 		DetectConflicts: o.Spec.DetectConflicts && !strangersAreTooMany(o),
 		Foreign:         meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.PoolForeignAddresses),
 	}

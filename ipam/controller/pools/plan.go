@@ -148,15 +148,15 @@ func (s seen) retire() plan {
 	}
 	st := s.pool.Status.DeepCopy()
 	st.Leasing = v1alpha1.LeasingClosed
-	message := "the pool was deleted, and waits for nobody"
+	reason, message := v1alpha1.ReasonDeleting, "the pool was deleted, and waits for nobody"
 	why, after := s.waits()
 	switch {
 	case why != "": // leases of it may be about to be put back
-		message = "the pool was deleted, and " + why
+		reason, message = v1alpha1.ReasonRestored, "the pool was deleted, and "+why
 	case s.tally.leases > 0:
 		message = fmt.Sprintf("the pool was deleted, and waits for leases of %s", s.tally.holders())
 	}
-	s.ready(st, metav1.ConditionFalse, v1alpha1.ReasonDeleting, message)
+	s.ready(st, metav1.ConditionFalse, reason, message)
 	switch {
 	case !reflect.DeepEqual(*st, s.pool.Status):
 		return plan{base: s.pool, status: st}
@@ -281,17 +281,13 @@ func (s seen) edited() bool { return s.pool.Status.ObservedGeneration != s.pool.
 // want.
 func (s seen) open(st *v1alpha1.IPPoolStatus, now, want sizes) plan {
 	if st.Leasing != v1alpha1.LeasingOpen || st.Opening == "" {
-		restored := ""
-		if s.restored != nil { // what it says must not close the pool once more
-			restored = s.restored.epoch
-		}
 		if st.Opening == "" {
 			// The time at which the pool was made: if a backup has brought back a pool that
 			// had been opened before, its agents know a later epoch, and their registrations
 			// name that.
-			st.Opening = protocol.EpochAfter(s.pool.CreationTimestamp.Time, restored)
+			st.Opening = protocol.EpochAfter(s.pool.CreationTimestamp.Time, s.restored.named())
 		} else {
-			st.Opening = protocol.EpochAfter(s.now, s.lastEpoch, st.Opening, restored)
+			st.Opening = s.nextEpoch(st)
 		}
 	}
 	st.Leasing = v1alpha1.LeasingOpen
@@ -304,8 +300,22 @@ func (s seen) open(st *v1alpha1.IPPoolStatus, now, want sizes) plan {
 	return plan{}
 }
 
-// shut closes the pool.
+// nextEpoch returns an epoch that begins now. What a registration says must not close the pool once
+// more.
+func (s seen) nextEpoch(st *v1alpha1.IPPoolStatus) string {
+	return protocol.EpochAfter(s.now, s.lastEpoch, st.Opening, s.restored.named())
+}
+
+// sameEpoch are the reasons for which a pool is closed and stays in its epoch after a restore: it
+// waits for nodes, or what they have put back may still decide the size of its blocks.
+var sameEpoch = []string{v1alpha1.ReasonRestored, v1alpha1.ReasonBlockSizeChanging, v1alpha1.ReasonEarlierPool}
+
+// shut closes the pool. If it has waited for the nodes after a restore, another epoch begins: so
+// they know that it waits no more, although it is not opened.
 func (s seen) shut(st *v1alpha1.IPPoolStatus, reason, message string) plan {
+	if s.restored != nil && st.Opening != "" && !slices.Contains(sameEpoch, reason) {
+		st.Opening = s.nextEpoch(st)
+	}
 	st.Leasing = v1alpha1.LeasingClosed
 	s.ready(st, metav1.ConditionFalse, reason, message)
 	return plan{}

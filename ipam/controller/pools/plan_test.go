@@ -147,7 +147,7 @@ func TestDecide(t *testing.T) {
 		{name: "what is leased is an earlier pool's", pool: with(pool("10.0.0.0/24"), closed(32)), gone: &restoration{},
 			live: []protocol.Lease{lease("10.0.0.0/29", "p0")}, want: "Closed EarlierPool, /32"},
 		{name: "deleted, and leases may come back", pool: with(pool("10.0.0.0/24"), closed(32), deleted, saidDeleting),
-			gone: &restoration{missing: []absent{{node: "n1", never: true}}}, want: "Closed Deleting, /32"},
+			gone: &restoration{missing: []absent{{node: "n1", never: true}}}, want: "Closed Restored, /32"},
 		{name: "deleted, another's finalizer", pool: with(pool("10.0.0.0/24"), deleted, withoutFinalizer), want: "nothing"},
 	}
 	for _, tt := range tests {

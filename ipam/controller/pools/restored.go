@@ -42,6 +42,14 @@ type restoration struct {
 	fence time.Duration
 }
 
+// named returns the greatest epoch that a registration names.
+func (r *restoration) named() string {
+	if r == nil {
+		return ""
+	}
+	return r.epoch
+}
+
 // absent is a node that does not say that it is back.
 type absent struct {
 	node  string
@@ -209,7 +217,7 @@ func (r *Reconciler) rewound(ctx context.Context, from, to protocol.Revision) er
 	}
 }
 
-// closeAll closes the pools that are open, by a live list.
+// closeAll closes all pools, by a live list: one that is closed already would be opened at once.
 func (r *Reconciler) closeAll(ctx context.Context) error {
 	pools, err := r.Live.IPPools(ctx)
 	if err != nil {
@@ -218,7 +226,7 @@ func (r *Reconciler) closeAll(ctx context.Context) error {
 	var errs []error
 	for i := range pools {
 		p := &pools[i]
-		if p.Status.Leasing != v1alpha1.LeasingOpen {
+		if Restored(p) {
 			continue
 		}
 		st := p.Status.DeepCopy()

@@ -2,6 +2,7 @@ package pools
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -316,6 +317,99 @@ func TestAnotherLeaderBeginsAnew(t *testing.T) {
 	look(first, true, 9*time.Minute)
 	if want := "[0s 0s 1m0s 1m10s 2m10s 0s 1m0s 0s 0s]"; fmt.Sprint(got) != want {
 		t.Errorf("closed for %v; want %s", got, want)
+	}
+}
+
+// lookAt has r look at p, the only pool, and p get the status that it decides. It returns the
+// reason of p's condition Ready, or that p is let go of.
+func lookAt(t *testing.T, r *Reconciler, p *v1alpha1.IPPool, now time.Time) string {
+	t.Helper()
+	all := epochsOf([]v1alpha1.IPPool{*p})
+	s := seen{pool: p, now: now, live: &live{pool: p}, lastEpoch: all.last}
+	s.shape, s.fault = shapeOf(p)
+	s.restored, s.closedFor = r.restorationOf(p, all, now)
+	got := decide(s)
+	if got.status != nil {
+		p.Status = *got.status
+	}
+	if got.removeFinalizer {
+		return "let go of"
+	}
+	return ready(p.Status).Reason
+}
+
+// TestStoppedPoolWaitsOnce: a pool that stays stopped waits for the nodes as others do. Then it is
+// in a later epoch, so that neither its nodes nor another leader wait again.
+func TestStoppedPoolWaitsOnce(t *testing.T) {
+	p := with(pool("10.0.0.0/24"), open(32))
+	p.Spec.Allocation = v1alpha1.AllocationStopped
+	r := &Reconciler{}
+	r.regs.observe(saying(regAt("a", 0), true, "1"), noon)
+	for at := time.Duration(0); at < 8*time.Minute; at += recheckAfter {
+		if got := lookAt(t, r, p, noon.Add(at)); got != v1alpha1.ReasonRestored || p.Status.Opening != "1" {
+			t.Fatalf("after %v: %s, in epoch %s; want Restored, in epoch 1", at, got, p.Status.Opening)
+		}
+	}
+	got, epoch := lookAt(t, r, p, noon.Add(9*time.Minute)), p.Status.Opening
+	if got != v1alpha1.ReasonStopped || epoch <= "1" || p.Status.Leasing != v1alpha1.LeasingClosed {
+		t.Errorf("%s and %s, in epoch %s; want Stopped and Closed, in a later one", got, p.Status.Leasing, epoch)
+	}
+	another := &Reconciler{}
+	another.regs.observe(saying(regAt("a", 100), true, "1"), noon.Add(100*time.Minute))
+	if got := lookAt(t, another, p, noon.Add(100*time.Minute)); got != v1alpha1.ReasonStopped || p.Status.Opening != epoch {
+		t.Errorf("another leader: %s, in epoch %s; want as it was", got, p.Status.Opening)
+	}
+}
+
+// onlyPool is an API server with one pool, whose status can be patched.
+type onlyPool struct {
+	Live
+	client.Client
+	pool *v1alpha1.IPPool
+}
+
+func (o onlyPool) IPPools(context.Context) ([]v1alpha1.IPPool, error) {
+	return []v1alpha1.IPPool{*o.pool}, nil
+}
+
+func (o onlyPool) Status() client.SubResourceWriter { return onlyStatus{pool: o.pool} }
+
+type onlyStatus struct {
+	client.SubResourceWriter
+	pool *v1alpha1.IPPool
+}
+
+func (o onlyStatus) Patch(_ context.Context, into client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+	raw, err := patch.Data(into)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(raw, o.pool)
+}
+
+// TestClosedPoolsWaitToo: when a controller alone has seen the API server go back, the next leader
+// opens no pool before the nodes had time to notice, also none that was about to be opened then,
+// and lets go of none that is being deleted.
+func TestClosedPoolsWaitToo(t *testing.T) {
+	for name, change := range map[string]change{
+		"its blocks get another size": func(p *v1alpha1.IPPool) {
+			seen{pool: p, now: noon}.shut(&p.Status, v1alpha1.ReasonBlockSizeChanging, "blocks are about to have others")
+		},
+		"it is open":          func(*v1alpha1.IPPool) {},
+		"it is being deleted": deleted,
+	} {
+		p := with(pool("10.0.0.0/24"), open(32), change)
+		api := onlyPool{pool: p}
+		if err := (&Reconciler{Live: api, Write: api, Now: func() time.Time { return noon }}).closeAll(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		next := &Reconciler{}
+		next.regs.observe(regAt("a", 0), noon) // it has noticed nothing yet
+		for at := time.Duration(0); at <= time.Minute; at += recheckAfter {
+			if got := lookAt(t, next, p, noon.Add(at)); got != v1alpha1.ReasonRestored || p.Status.Leasing != v1alpha1.LeasingClosed {
+				t.Errorf("%s: after %v: %s and %s; want Restored and Closed", name, at, got, p.Status.Leasing)
+			}
+		}
 	}
 }
 

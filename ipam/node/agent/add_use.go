@@ -188,7 +188,7 @@ func (a *Agent) claimAddresses(ctx context.Context, c protocol.Claim, conf *pool
 			return nil, nil, &ClaimError{Claim: c.Ref().String(), Why: fmt.Sprintf("has address %v, which is in no pool of network %s%s", ip.Addr(), c.Network, whichLabels(conf))}
 		}
 		p := a.pools.get(protocol.PoolName(src.Pool))
-		if _, _, err := p.until(ctx, a.sched, func(*knownPool, bool) string { return a.pools.unopened(p.name) }); err != nil {
+		if _, _, err := p.until(ctx, a.sched, func(*knownPool, bool) string { return a.pools.waitsFor(p.name) }); err != nil {
 			return nil, nil, err
 		}
 		in, _ := known.of[src.Pool].whole.Locate(ip.Addr())

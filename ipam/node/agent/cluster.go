@@ -128,8 +128,6 @@ type Pool struct {
 	// ReuseAfter is how long a freed address rests: it is not given to another while others are
 	// free.
 	ReuseAfter time.Duration `json:"reuseAfter,omitempty"`
-	// Restored says that the pool is closed because the API server's data went back in time.
-	Restored bool `json:"restored,omitempty"`
 	// Waits says, in the words of its condition, why the pool is not open; empty where
 	// it is, or nothing was said.
 	Waits string `json:"waits,omitempty"`

@@ -82,18 +82,16 @@ func (p *pool) refuse(why string) {
 	p.wakeLocked()
 }
 
-// isRefused reports whether what was heard of p last could not be taken over.
-func (p *pool) isRefused() bool {
+// whyRefused says why what was heard of p last could not be taken over; empty: it was.
+func (p *pool) whyRefused() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.refused != ""
+	return p.refused
 }
 
 // whyUnknown says why nothing is known of p.
 func (p *pool) whyUnknown() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return cmp.Or(p.refused, unread)
+	return cmp.Or(p.whyRefused(), unread)
 }
 
 // wake has all that wait for news of the pool go on.

@@ -14,15 +14,19 @@ import (
 // and that is not over for the pool.
 type restoreError struct {
 	Pool protocol.PoolName
-	// Of is the pool that has not been opened again, maybe another one; "": the node has yet to put
-	// back what it holds, and to say so.
-	Of protocol.PoolName
+	// Of is the pool that waits for nodes, maybe another one; "": this node has yet to put back
+	// what it holds, and to say so.
+	Of  protocol.PoolName
+	Why string // more about that; may be empty
 }
 
 func (e *restoreError) Error() string {
-	what := fmt.Sprintf("pool %s has not been opened again since", e.Of)
+	what := fmt.Sprintf("pool %s waits until the nodes have put back what they hold", e.Of)
 	if e.Of == "" {
 		what = "this node has yet to put back what it holds, and to say so"
+	}
+	if e.Why != "" {
+		what += " (" + e.Why + ")"
 	}
 	if e.Of != e.Pool {
 		what += fmt.Sprintf("; until then nothing is leased of pool %s either, of which this node has heard since", e.Pool)
@@ -31,32 +35,35 @@ func (e *restoreError) Error() string {
 }
 
 // underRestore returns a [*restoreError] if nothing may be acquired from a pool, or given back to
-// it, because it has not been opened again since the API server has gone back. One that was first
-// heard of since may be what the restored data have, and another node have yet to put back its
-// blocks. It waits for those that were heard of before.
+// it, since the API server has gone back, and the pool has not waited for the nodes yet. A pool
+// that this node first heard of since may look as it was in the backup, and others have yet to put
+// back their blocks of it. So it waits until this node has said that it has put back its own, and
+// the pools that it knew before wait no more.
 func (ps *pools) underRestore(name protocol.PoolName) error {
 	known, absent := ps.heard(name) // first: a pool is noted as heard since before it is known
 	h := ps.reg.era().history
-	if !reopened(h, known, absent) {
-		return &restoreError{name, name}
+	if !endedFor(h, known, absent) {
+		return &restoreError{Pool: name, Of: name}
 	}
 	if !h.IsHeardSince(name) {
 		return nil
 	}
-	of := ps.unreopened(h, true)
-	if of == "" && ps.reg.hasSaid(*h.Restored) {
-		return nil
+	if of := ps.waiting(h); of != nil {
+		return &restoreError{name, of.name, of.whyRefused()}
 	}
-	return &restoreError{name, of}
+	if !ps.reg.hasSaid(*h.Restored) {
+		return &restoreError{name, "", ps.reg.whyLate()}
+	}
+	return nil
 }
 
 // isUnderRestore reports whether there is a [*restoreError] of a pool.
 func (ps *pools) isUnderRestore(name protocol.PoolName) bool { return ps.underRestore(name) != nil }
 
-// reopened reports whether a pool, as last heard of, has been opened since the API server has gone
-// back, or is gone.
-func reopened(h protocol.History, known *knownPool, absent bool) bool {
-	return h.Restored == nil || absent || known != nil && (known.Deleting || h.Restored.Reopened(known.Pool.Pool))
+// endedFor reports whether a pool, as last heard of, waits for nodes no more since the API server
+// has gone back, or is gone.
+func endedFor(h protocol.History, known *knownPool, absent bool) bool {
+	return h.Restored == nil || absent || known != nil && (known.Deleting || h.Restored.EndedFor(known.Pool.Pool))
 }
 
 // rightUnderRestore is underRestore for a right, whatever its kind.
@@ -99,7 +106,7 @@ func (ps *pools) ofEarlierPool(r protocol.Right) bool {
 }
 
 // waitsForPool reports whether r has been written in the term, and its confirmation waits for
-// nothing but that a pool is opened again. A request's may come before: the controller answers it.
+// nothing but a pool that waits for nodes. A request's may come before: the controller answers it.
 func (ps *pools) waitsForPool(r protocol.Right) bool {
 	return r.Kind != protocol.RightRequest && r.Unconfirmed(ps.reg.term()) && !ps.reg.isUnseen(r.Name) && ps.rightUnderRestore(r) != nil
 }
@@ -116,12 +123,12 @@ func (ps *pools) unleasable(name protocol.PoolName, known *knownPool, absent boo
 	if known.Edited { // its ranges may be another pool's by now
 		return "was edited, and the controller has not accepted it yet"
 	}
-	return ps.unopened(name)
+	return ps.waitsFor(name)
 }
 
-// unopened returns that pool name has not been opened again since the API server has
-// gone back; empty if that is not so.
-func (ps *pools) unopened(name protocol.PoolName) string {
+// waitsFor returns what pool name waits for since the API server has gone back; empty if for
+// nothing.
+func (ps *pools) waitsFor(name protocol.PoolName) string {
 	if err := ps.underRestore(name); err != nil {
 		return "waits: " + err.Error()
 	}
@@ -129,7 +136,7 @@ func (ps *pools) unopened(name protocol.PoolName) string {
 }
 
 // mend ends what began when the API server was seen to go back. First the node puts back what it
-// holds, and says so. Then the pools are opened again, and leasing goes on.
+// holds, and says so. Then the controller ends the wait of its pools, and leasing goes on.
 func (ps *pools) mend(ctx context.Context) {
 	h := ps.reg.era().history
 	restored := h.Restored
@@ -144,14 +151,14 @@ func (ps *pools) mend(ctx context.Context) {
 		}
 	}
 	switch {
-	case ps.reg.hasSaid(*restored) && ps.unreopened(h, false) == "" && ps.reg.endRestore(restored):
+	case ps.reg.hasSaid(*restored) && ps.waiting(h) == nil && ps.reg.endRestore(restored):
 		for _, p := range ps.followed() {
 			p.wake()
 		}
-		ps.log.InfoContext(ctx, "the pools have been opened again: leasing goes on")
+		ps.log.InfoContext(ctx, "the pools wait for nodes no more: leasing goes on")
 		ps.reg.beatSoon()
 	case !restored.Back && term != 0 && ps.reg.putBack(ctx, term) && ps.reg.notePutBack(restored):
-		ps.log.InfoContext(ctx, "what this node holds has been put back: it waits for the pools to be opened again")
+		ps.log.InfoContext(ctx, "what this node holds has been put back: its pools wait for other nodes")
 		ps.reg.beatSoon()
 	}
 }
@@ -185,19 +192,14 @@ func (ps *pools) leased(ctx context.Context) (of map[protocol.PoolName]bool, err
 	return of, err
 }
 
-// unreopened returns a pool that was heard of before the API server went back and has not been
-// opened again since; "" if there is none. If passing is true, pools are passed over that are
-// closed for another reason, such as that they are stopped: nothing says when they are opened. Not
-// so while a right of this node is another's by the restored data.
-func (ps *pools) unreopened(h protocol.History, passing bool) protocol.PoolName {
-	passing = passing && !ps.reg.hasDisputed()
+// waiting returns a pool that was heard of before the API server went back and still waits for
+// nodes; nil if there is none.
+func (ps *pools) waiting(h protocol.History) *pool {
 	for _, p := range ps.followed() {
 		known, absent, _ := p.now()
-		closed := known != nil && known.text != "" && !known.Open && !known.Restored // not as it was kept
-		closed = closed || known == nil && p.isRefused()
-		if !h.IsHeardSince(p.name) && !reopened(h, known, absent) && !(passing && closed) {
-			return p.name
+		if !h.IsHeardSince(p.name) && !endedFor(h, known, absent) {
+			return p
 		}
 	}
-	return ""
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -154,13 +155,6 @@ func (reg *registration) noteDisputed(name string, disputed bool) {
 	reg.disputed[name] = true
 }
 
-// hasDisputed reports whether there is such a right.
-func (reg *registration) hasDisputed() bool {
-	reg.mu.Lock()
-	defer reg.mu.Unlock()
-	return len(reg.disputed) > 0
-}
-
 // putBack reports whether every right has been written in term. Where F is 0 a right that is
 // another's is not waited for: whoever has it may not give it back before the pools are
 // open, and they would never be.
@@ -235,6 +229,19 @@ func (reg *registration) noteLate(ctx context.Context, name, why string) {
 	if news {
 		reg.log.WarnContext(ctx, "what this node holds cannot be put back yet: the agent is not ready before", "right", name, "error", why)
 	}
+}
+
+// whyLate says of a right why it has not been put back yet; empty if nothing is known of one.
+func (reg *registration) whyLate() string {
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	if names := slices.Sorted(maps.Keys(reg.late)); len(names) > 0 {
+		return names[0] + ": " + reg.late[names[0]]
+	}
+	if names := slices.Sorted(maps.Keys(reg.disputed)); len(names) > 0 {
+		return names[0] + ": another store has it, as the API server has it now"
+	}
+	return ""
 }
 
 // endRestore ends what began when the API server was seen to go back, to r. It reports whether that

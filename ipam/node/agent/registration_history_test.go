@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/netip"
 	"strings"
@@ -212,8 +211,9 @@ func TestFirstHeardOverARestart(t *testing.T) {
 	}
 }
 
-// TestStoppedPoolHoldsNothingUp: nor does a pool that is stopped, and was so before the restore,
-// keep the restore from ending: pools that people make later would never be leased from.
+// TestStoppedPoolHoldsNothingUp: a pool that is stopped waits for the nodes as others do, and then
+// no more: what is idle of it goes back, claims of it are confirmed, and pools that people make
+// later are leased from.
 func TestStoppedPoolHoldsNothingUp(t *testing.T) {
 	a := newRestoredAgent(t)
 	hear := func(p Pool) {
@@ -223,42 +223,67 @@ func TestStoppedPoolHoldsNothingUp(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	old := Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "old", UID: "o"}, Open: true, Bits4: 30, Epoch: "1"}}
+	old := Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "old", UID: "o"}, Bits4: 30, Epoch: "1"}, Stopped: true}
 	hear(old)
 	_ = a.reg.read(t.Context(), a.reg.era(), true)
-	fresh := Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "new", UID: "n"}, Open: true, Bits4: 30, Epoch: "9"}}
-	hear(fresh)
-	stopped := old
-	stopped.Open, stopped.Stopped = false, true
-	hear(stopped)
-	if err := a.pools.underRestore("new"); err == nil || !strings.Contains(err.Error(), "this node has yet to put back what it holds, and to say so; until then nothing is leased of pool new") {
-		t.Errorf("nothing is put back: %v; want that it waits for that", err)
+	hear(Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "new", UID: "n"}, Open: true, Bits4: 30, Epoch: "9"}})
+	want := func(when, ofOld, ofNew string) {
+		t.Helper()
+		for name, want := range map[protocol.PoolName]string{"old": ofOld, "new": ofNew} {
+			got := ""
+			if err := a.pools.underRestore(name); err != nil {
+				got = strings.TrimPrefix(err.Error(), "the API server has gone back to an earlier state, and ")
+			}
+			if got != want {
+				t.Errorf("%s: pool %s: %q; want %q", when, name, got, want)
+			}
+		}
 	}
+	const waits, besides = "pool old waits until the nodes have put back what they hold", "; until then nothing is leased of pool new either, of which this node has heard since"
+	want("nothing is put back", waits, waits+besides)
 	a.reg.notePutBack(a.reg.restored())
-	if err := a.pools.underRestore("new"); err == nil {
-		t.Error("it does not wait until the API server has accepted that all is put back")
-	}
 	a.reg.registrar.Term, a.reg.registrar.Seen.Restored = 9, a.reg.restored().String()
-	for _, tt := range []struct {
-		name  string
-		old   func(*Pool)
-		waits string
-	}{
-		{"the other has yet to be closed", func(*Pool) {}, "pool old has not been opened again since; until then nothing is leased of pool new either"},
-		{"it is closed for the restore", func(p *Pool) { p.Open, p.Restored = false, true }, "pool old has not been opened again"},
-		{"it is stopped", func(p *Pool) { p.Open, p.Restored, p.Stopped = false, false, true }, ""},
-		{"it is open by the restored data", func(p *Pool) { p.Open, p.Stopped = true, false }, "pool old has not been opened again"},
-	} {
-		tt.old(&old)
-		hear(old)
-		a.pools.mend(t.Context())
-		err := a.pools.underRestore("new")
-		if got := fmt.Sprint(err); (err != nil) != (tt.waits != "") || !strings.Contains(got, tt.waits) && err != nil {
-			t.Errorf("%s: %v; want %q", tt.name, err, tt.waits)
+	want("this node alone has put back what it holds", waits, waits+besides)
+	a.pools.get("old").refuse("cannot be used: no ranges")
+	want("the pool cannot be read", waits, waits+" (cannot be used: no ranges)"+besides)
+	a.pools.mend(t.Context())
+	if a.reg.restored() == nil {
+		t.Error("the restore has ended while a pool waits")
+	}
+	old.Epoch = "2" // the controller has waited
+	hear(old)
+	want("the nodes have put back what they hold", "", "")
+	a.pools.mend(t.Context())
+	if a.reg.restored() != nil {
+		t.Error("the restore has not ended, although no pool waits")
+	}
+}
+
+// TestHeardSinceWaitsForThisNode: a pool that is first heard of since waits until this node has put
+// back what it holds, and says what that is.
+func TestHeardSinceWaitsForThisNode(t *testing.T) {
+	a := newRestoredAgent(t)
+	_ = a.reg.read(t.Context(), a.reg.era(), true)
+	a.reg.history = a.reg.history.FirstHeard("new")
+	a.pools.get("new").known = &knownPool{Pool: Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "new"}, Epoch: "9"}}}
+	const yet = "this node has yet to put back what it holds, and to say so"
+	want := func(what string) {
+		t.Helper()
+		if err := a.pools.underRestore("new"); err == nil || !strings.Contains(err.Error(), what+"; until then") {
+			t.Errorf("%v; want %q", err, what)
 		}
-		if a.reg.restored() == nil || a.pools.underRestore("old") == nil {
-			t.Errorf("%s: the restore has ended, or pool old may be leased from, in the epoch of before", tt.name)
-		}
+	}
+	want(yet)
+	a.reg.noteDisputed("lan.0a000008.30", true)
+	want(yet + " (lan.0a000008.30: another store has it, as the API server has it now)")
+	a.reg.noteLate(t.Context(), "lan.0a000004.30", "the API server does not answer")
+	want(yet + " (lan.0a000004.30: the API server does not answer)")
+	a.reg.notePutBack(a.reg.restored())
+	a.reg.noteDisputed("lan.0a000008.30", false)
+	want(yet)
+	a.reg.registrar.Term, a.reg.registrar.Seen.Restored = 9, a.reg.restored().String()
+	if err := a.pools.underRestore("new"); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -575,7 +600,7 @@ func TestNamesThePoolThatIsReadLive(t *testing.T) {
 	p := a.pools.get("lan")
 	p.set(&knownPool{Pool: Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan"}, Open: true, Epoch: "2"}}}, false)
 	_, _, err := carefulPools{openPools{word: "1"}, a.rights}.ReadPool(t.Context(), "lan")
-	if want := "the API server has gone back to an earlier state, and pool lan has not been opened again since"; err == nil || err.Error() != want {
+	if want := "the API server has gone back to an earlier state, and pool lan waits until the nodes have put back what they hold"; err == nil || err.Error() != want {
 		t.Errorf("%v; want %q", err, want)
 	}
 }

@@ -146,7 +146,7 @@ func (c carefulSubLeases) underRestore(name string) error {
 	return c.rs.pools.rightUnderRestore(r)
 }
 
-// carefulPools does not confirm leases of a pool that has not been opened again.
+// carefulPools does not confirm leases of a pool that waits for nodes.
 type carefulPools struct {
 	Pools
 	rs *rights
@@ -163,7 +163,7 @@ func (c carefulPools) ReadPool(ctx context.Context, name protocol.PoolName) (pro
 	if err := c.rs.reg.readEpoch(ctx, p); err != nil {
 		return protocol.Pool{}, protocol.Unknown, fmt.Errorf("record that pool %s has been opened: %w", name, err)
 	}
-	if restored := c.rs.reg.restored(); restored != nil && !p.Deleting && !restored.Reopened(p) {
+	if restored := c.rs.reg.restored(); restored != nil && !p.Deleting && !restored.EndedFor(p) {
 		return protocol.Pool{}, protocol.Unknown, &restoreError{Pool: name, Of: name}
 	}
 	return p, out, err
