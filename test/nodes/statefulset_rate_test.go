@@ -34,7 +34,7 @@ const (
 func TestThousandOrdinals(t *testing.T) {
 	proof.Only(t)
 	raw := rawClaims(t, "raw")
-	served := servedClaims(t, "thousand", "10.80.0.0/20")
+	served := servedClaims(t, "ordinals", "10.80.0.0/20")
 	t.Logf("%d claims made and allocated in %v; the same creates and patches alone take %v: %.2f of that rate (aim: %.1f). Load average %s",
 		manyOrdinals, served.Round(time.Millisecond), raw.Round(time.Millisecond), raw.Seconds()/served.Seconds(), rateAim, fleet.LoadAverage(t))
 }
