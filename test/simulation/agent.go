@@ -89,7 +89,7 @@ func (n *simNode) openStore(a *simAgent) *store.Store {
 	o := store.Options{Wait: func(ctx context.Context, first, second <-chan struct{}) int {
 		return a.Wait(ctx, sched.Forever, first, second)
 	}}
-	if n.w.fault != M8 && n.w.fault != M50 {
+	if n.w.fault != "M8" && n.w.fault != "M50" {
 		o.Witness = &n.run
 	}
 	if n.memory == nil {
@@ -128,7 +128,7 @@ func (n *simNode) nextStore() {
 
 // refresh has the node's disk show what the store has.
 func (n *simNode) refresh() {
-	if a := n.agent; a != nil && a.dirty && (n.w.fault != M9 || n.w.one(6)) { // M9: answered before the disk has it
+	if a := n.agent; a != nil && a.dirty && (n.w.fault != "M9" || n.w.one(6)) { // M9: answered before the disk has it
 		a.dirty = false
 		n.stored()
 	}

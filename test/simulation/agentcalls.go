@@ -74,7 +74,7 @@ func (c agentCalls) CreateLease(ctx context.Context, l protocol.Lease) (protocol
 
 func (c agentCalls) ReadLease(ctx context.Context, name string) (protocol.Lease, protocol.Outcome, error) {
 	l, out, err := agentCall(ctx, c, "read of "+name, false, func() (protocol.Lease, protocol.Outcome) { return c.n.w.api.leases.read(name) })
-	if c.n.w.fault == M27 && l.Holder.Node == "" && out != protocol.Unknown {
+	if c.n.w.fault == "M27" && l.Holder.Node == "" && out != protocol.Unknown {
 		return c.n.w.believed(name)
 	}
 	return l, out, err
@@ -85,7 +85,7 @@ func (c agentCalls) remove(m protocol.Meta, remove func(protocol.Meta) protocol.
 	if m.UID == "" || m.Revision == "" {
 		return protocol.Conflict
 	}
-	if c.n.w.fault == M4 {
+	if c.n.w.fault == "M4" {
 		m.Revision = ""
 	}
 	return remove(m)
@@ -96,9 +96,9 @@ func (c agentCalls) remove(m protocol.Meta, remove func(protocol.Meta) protocol.
 func (c agentCalls) mistaken(l protocol.Lease) (there protocol.Lease, ok bool) {
 	there, _ = c.n.w.api.leases.read(l.Name)
 	switch c.n.w.fault {
-	case M3:
+	case "M3":
 		return there, there.Store == l.Store && there.Term == l.Term
-	case M5:
+	case "M5":
 		ok = there.Holder.Node == c.n.name
 		there.Store, there.Term = l.Store, l.Term
 	default:
@@ -107,7 +107,7 @@ func (c agentCalls) mistaken(l protocol.Lease) (there protocol.Lease, ok bool) {
 }
 
 func (c agentCalls) UpdateLease(ctx context.Context, old, next protocol.Lease) (protocol.Lease, protocol.Outcome, error) {
-	if c.n.w.fault == M43 {
+	if c.n.w.fault == "M43" {
 		next.Writes = old.Writes
 	}
 	l, out, err := agentCall(ctx, c, c.n.w.text("update of %s (uid %s, rev %s, turn %d)", old.Name, old.UID, old.Revision, next.Writes), true, func() (protocol.Lease, protocol.Outcome) {
@@ -118,7 +118,7 @@ func (c agentCalls) UpdateLease(ctx context.Context, old, next protocol.Lease) (
 			}
 		})
 	})
-	if r := c.n.disk.rights[old.Name]; c.n.w.fault == M11 && out == protocol.Unknown && len(r.Taking) > 0 {
+	if r := c.n.disk.rights[old.Name]; c.n.w.fault == "M11" && out == protocol.Unknown && len(r.Taking) > 0 {
 		next.Meta = old.Meta
 		return next, protocol.Done, nil
 	}
@@ -129,7 +129,7 @@ func (c agentCalls) DeleteLease(ctx context.Context, m protocol.Meta) (protocol.
 	_, out, err := agentCall(ctx, c, c.n.w.text("delete of %s (uid %s, rev %s)", m.Name, m.UID, m.Revision), true, func() (struct{}, protocol.Outcome) {
 		return struct{}{}, c.remove(m, func(m protocol.Meta) protocol.Outcome { return c.n.w.deleteLease(c.n.machine, m) })
 	})
-	if c.n.w.fault == M3 && out == protocol.Unknown {
+	if c.n.w.fault == "M3" && out == protocol.Unknown {
 		return protocol.Done, nil
 	}
 	return out, err
@@ -164,7 +164,7 @@ func (c agentCalls) NodeLeases(ctx context.Context, node protocol.NodeName) ([]p
 		rev = revisionOf(c.n.w.api.revision)
 		return c.n.w.api.leases.list(func(l protocol.Lease) bool { return l.Holder.Node == node }), protocol.Done
 	})
-	if c.n.w.fault == M52 {
+	if c.n.w.fault == "M52" {
 		all = nil
 	}
 	return all, rev, err
@@ -185,7 +185,7 @@ func (c agentCalls) ReadSubLease(ctx context.Context, name string) (protocol.Sub
 }
 
 func (c agentCalls) UpdateSubLease(ctx context.Context, old, next protocol.SubLease) (protocol.SubLease, protocol.Outcome, error) {
-	if c.n.w.fault == M43 {
+	if c.n.w.fault == "M43" {
 		next.Writes = old.Writes
 	}
 	return agentCall(ctx, c, c.n.w.text("update of %s (uid %s, rev %s, turn %d)", old.Name, old.UID, old.Revision, next.Writes), true, func() (protocol.SubLease, protocol.Outcome) {

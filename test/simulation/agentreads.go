@@ -17,9 +17,9 @@ func (c agentCalls) ReadRegistration(ctx context.Context, node protocol.NodeName
 	c.n.hearLabels(s)
 	switch {
 	case out != protocol.Done:
-	case c.n.w.fault == M20 && c.n.disk.term != 0 && s.Term != c.n.disk.term:
+	case c.n.w.fault == "M20" && c.n.disk.term != 0 && s.Term != c.n.disk.term:
 		s.Store, s.Machine, s.Boot, s.Term = c.n.disk.store, c.n.machine, c.n.bootID(), c.n.disk.term
-	case c.n.w.fault == M21:
+	case c.n.w.fault == "M21":
 		s.Machine = c.n.machine
 	}
 	return s, out, err
@@ -71,7 +71,7 @@ func (c agentCalls) ReadPool(ctx context.Context, name protocol.PoolName) (proto
 			c.n.disown(c.n.disk.rights[right], p, out)
 		}
 	}
-	p.Edited = p.Edited && c.n.w.fault != M55
+	p.Edited = p.Edited && c.n.w.fault != "M55"
 	return p, out, err
 }
 
@@ -145,7 +145,7 @@ func (c agentCalls) Follow(ctx context.Context, name protocol.PoolName, changed 
 			return
 		}
 		heard := daemon.PoolOf(p.object())
-		heard.Edited = heard.Edited && c.n.w.fault != M55
+		heard.Edited = heard.Edited && c.n.w.fault != "M55"
 		c.n.hearPool(heard)
 		changed(heard, true)
 	})

@@ -208,7 +208,7 @@ func (c *simController) act() {
 		c.crash()
 		c.boot()
 		return
-	case w.fault == M51 && w.one(150):
+	case w.fault == "M51" && w.one(150):
 		c.jump += w.upTo(time.Hour)
 		w.logf("%s: the clock jumps", c.who)
 		return

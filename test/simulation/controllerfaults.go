@@ -18,42 +18,27 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// The faults of the controller's side. Each is in what the program is answered, or
-// in what becomes of its calls: the program itself is the one that ships.
-const (
-	M13 Fault = "M13"
-	M14 Fault = "M14"
-	M15 Fault = "M15"
-	M16 Fault = "M16"
-	M17 Fault = "M17"
-	M22 Fault = "M22"
-	M23 Fault = "M23"
-	M38 Fault = "M38"
-	M39 Fault = "M39"
-	M54 Fault = "M54"
-	M55 Fault = "M55"
-	M56 Fault = "M56"
-)
-
+// controllerBugs are the faults of the controller's side. Each is in what the program is answered,
+// or in what becomes of its calls: the program itself is the one that ships.
 func controllerBugs() []Bug {
 	return []Bug{
-		{M13, "delete a lease by its UID alone, whatever has been granted since", 100, []Invariant{I1, I3}, nil},
-		{M14, "grant on an informer's copy", 500, []Invariant{I1, I3}, withUses},
-		{M15, "tell grants apart by the claim's name", 600, []Invariant{I1, I3}, withUses},
-		{M16, "free what an informer knows no use of", 5000, []Invariant{I1, I3}, withUses},
-		{M17, "take over what a cached Node says is gone", 400, []Invariant{I1}, nil},
-		{M18, "take over before F", 400, []Invariant{I1}, nil},
-		{M22, "free grants before the status that does not name them is written", 4000, []Invariant{I3}, withUses},
-		{M23, "write a claim's status by its name alone", 100, []Invariant{I3, I4}, withUses},
-		{M24, "free what a cached claim does not want any more", 300, []Invariant{I3}, withUses},
-		{M25, "free a claim's address without reading its uses", 600, []Invariant{I3}, withUses},
-		{M38, "write back leases without the marks, as a program does that does not know them", 50, []Invariant{I4}, nil},
-		{M39, "own leases by their pool, so that the garbage collector deletes them", 600, []Invariant{I1, I3}, withEdits},
-		{M46, "change the block size without closing", 600, []Invariant{I1}, nil},
-		{M51, "F by a clock that jumps", 300, []Invariant{I1}, nil},
-		{M54, "open a pool whatever others of its domain have leased", 16000, []Invariant{I1, I3}, withMoves},
-		{M55, "lease what an edit has brought before the controller has seen it", 10000, []Invariant{I1, I3}, withMoves},
-		{M56, "take over what takes a person's word without it", 3000, []Invariant{I1, I2}, withConfirmed},
+		{"M13", "delete a lease by its UID alone, whatever has been granted since", 100, []Invariant{I1, I3}, nil},
+		{"M14", "grant on an informer's copy", 500, []Invariant{I1, I3}, withUses},
+		{"M15", "tell grants apart by the claim's name", 600, []Invariant{I1, I3}, withUses},
+		{"M16", "free what an informer knows no use of", 5000, []Invariant{I1, I3}, withUses},
+		{"M17", "take over what a cached Node says is gone", 400, []Invariant{I1}, nil},
+		{"M18", "take over before F", 400, []Invariant{I1}, nil},
+		{"M22", "free grants before the status that does not name them is written", 4000, []Invariant{I3}, withUses},
+		{"M23", "write a claim's status by its name alone", 100, []Invariant{I3, I4}, withUses},
+		{"M24", "free what a cached claim does not want any more", 300, []Invariant{I3}, withUses},
+		{"M25", "free a claim's address without reading its uses", 600, []Invariant{I3}, withUses},
+		{"M38", "write back leases without the marks, as a program does that does not know them", 50, []Invariant{I4}, nil},
+		{"M39", "own leases by their pool, so that the garbage collector deletes them", 600, []Invariant{I1, I3}, withEdits},
+		{"M46", "change the block size without closing", 600, []Invariant{I1}, nil},
+		{"M51", "F by a clock that jumps", 300, []Invariant{I1}, nil},
+		{"M54", "open a pool whatever others of its domain have leased", 16000, []Invariant{I1, I3}, withMoves},
+		{"M55", "lease what an edit has brought before the controller has seen it", 10000, []Invariant{I1, I3}, withMoves},
+		{"M56", "take over what takes a person's word without it", 3000, []Invariant{I1, I2}, withConfirmed},
 	}
 }
 
@@ -76,17 +61,17 @@ func (c *simController) nodes() deadnodes.Live { return faultyNodes{nodeCalls{li
 type faultyCalls struct{ liveCalls }
 
 func (c faultyCalls) DeleteLease(ctx context.Context, m protocol.Meta) (protocol.Outcome, error) {
-	if c.w.fault == M13 {
+	if c.w.fault == "M13" {
 		m.Revision = ""
 	}
 	return c.liveCalls.DeleteLease(ctx, m)
 }
 
 func (c faultyCalls) UpdateLease(ctx context.Context, old, next protocol.Lease) (protocol.Lease, protocol.Outcome, error) {
-	if c.w.fault == M14 {
+	if c.w.fault == "M14" {
 		old.Revision = ""
 	}
-	if c.w.fault == M38 {
+	if c.w.fault == "M38" {
 		next = next.Clone()
 		for i := range next.Grants {
 			next.Grants[i].Freeing, next.Grants[i].Mark = false, ""
@@ -97,7 +82,7 @@ func (c faultyCalls) UpdateLease(ctx context.Context, old, next protocol.Lease) 
 
 func (c faultyCalls) ReadPool(ctx context.Context, name protocol.PoolName) (protocol.Pool, protocol.Outcome, error) {
 	p, out, err := c.liveCalls.ReadPool(ctx, name)
-	p.Edited = p.Edited && c.w.fault != M55
+	p.Edited = p.Edited && c.w.fault != "M55"
 	return p, out, err
 }
 
@@ -107,7 +92,7 @@ type faultyPools struct{ liveCalls }
 func (c faultyPools) IPPools(ctx context.Context) ([]v1alpha1.IPPool, error) {
 	all, err := c.liveCalls.IPPools(ctx)
 	for i := range all {
-		if c.w.fault == M54 {
+		if c.w.fault == "M54" {
 			all[i].Spec.Domain = "" // so that none is a neighbour
 		}
 	}
@@ -118,7 +103,7 @@ func (c faultyPools) IPPools(ctx context.Context) ([]v1alpha1.IPPool, error) {
 type faultyReads struct{ liveCalls }
 
 func (c faultyReads) ReadClaim(ctx context.Context, namespace, name string) (protocol.Claim, protocol.Outcome, error) {
-	if c.w.fault == M24 {
+	if c.w.fault == "M24" {
 		claim, out := c.claims.read(name)
 		return claim.Claim, out, nil
 	}
@@ -126,10 +111,10 @@ func (c faultyReads) ReadClaim(ctx context.Context, namespace, name string) (pro
 }
 
 func (c faultyReads) ReadSubLease(ctx context.Context, name string) (protocol.SubLease, protocol.Outcome, error) {
-	if c.w.fault == M25 {
+	if c.w.fault == "M25" {
 		return protocol.SubLease{}, protocol.NotFound, nil
 	}
-	if c.w.fault == M16 {
+	if c.w.fault == "M16" {
 		s, out := c.subs.read(name)
 		return s, out, nil
 	}
@@ -140,7 +125,7 @@ func (c faultyReads) ReadSubLease(ctx context.Context, name string) (protocol.Su
 type faultyNodes struct{ nodeCalls }
 
 func (c faultyNodes) ReadNode(ctx context.Context, name protocol.NodeName) (protocol.Node, protocol.Outcome, error) {
-	if c.w.fault != M17 {
+	if c.w.fault != "M17" {
 		return c.nodeCalls.ReadNode(ctx, name)
 	}
 	if _, ok := c.cachedNodes[name]; !ok || c.w.one(30) {
@@ -152,14 +137,14 @@ func (c faultyNodes) ReadNode(ctx context.Context, name protocol.NodeName) (prot
 func (c faultyNodes) Pools(ctx context.Context) ([]protocol.Pool, error) {
 	all, err := c.nodeCalls.Pools(ctx)
 	for i := range all {
-		all[i].Confirmed = all[i].Confirmed && c.w.fault != M56
+		all[i].Confirmed = all[i].Confirmed && c.w.fault != "M56"
 	}
 	return all, err
 }
 
 // margin is what the controller waits beyond F.
 func (c *simController) margin() time.Duration {
-	if c.w.fault == M18 {
+	if c.w.fault == "M18" {
 		return -defaultFence / 2
 	}
 	return deadnodes.DefaultMargin
@@ -167,7 +152,7 @@ func (c *simController) margin() time.Duration {
 
 // monotonic is the controller's clock that does not jump.
 func (c *simController) monotonic() time.Duration {
-	if c.w.fault == M51 {
+	if c.w.fault == "M51" {
 		return c.w.now + c.jump
 	}
 	return c.w.now
@@ -177,13 +162,13 @@ func (c *simController) monotonic() time.Duration {
 func (c *simController) tamper(obj client.Object, p patch) patch {
 	_, ofClaim := obj.(*ipamclaims.IPAMClaim)
 	switch {
-	case c.w.fault == M22 && ofClaim:
+	case c.w.fault == "M22" && ofClaim:
 		c.freeOthers(p)
-	case c.w.fault == M23 && ofClaim:
+	case c.w.fault == "M23" && ofClaim:
 		p.Metadata.UID, p.Metadata.ResourceVersion = "", ""
-	case c.w.fault == M46 && !ofClaim && p.Status != nil:
+	case c.w.fault == "M46" && !ofClaim && p.Status != nil:
 		p.Status = c.stayOpen(obj.GetName(), p.Status)
-	case c.w.fault == M62 && !ofClaim && p.Status != nil:
+	case c.w.fault == "M62" && !ofClaim && p.Status != nil:
 		p.Status = giveAtOnce(p.Status)
 	}
 	return p
@@ -226,7 +211,7 @@ func (c *simController) stayOpen(name string, raw json.RawMessage) json.RawMessa
 // grantByName is M15: what is granted to a claim that is gone is granted to the next of
 // its name.
 func (w *world) grantByName(c simClaim) {
-	if w.fault != M15 || c.Network == "others" {
+	if w.fault != "M15" || c.Network == "others" {
 		return
 	}
 	for _, l := range w.api.leases.list(func(protocol.Lease) bool { return true }) {
@@ -243,7 +228,7 @@ func (w *world) grantByName(c simClaim) {
 // collectLeases is the garbage collector, where leases are owned by their pool, which
 // is gone.
 func (w *world) collectLeases(pool simPool) {
-	if w.fault != M39 {
+	if w.fault != "M39" {
 		return
 	}
 	for _, l := range w.api.leases.list(func(l protocol.Lease) bool { return l.PoolUID == pool.UID }) {

@@ -12,16 +12,11 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// The faults that devices of ResourceClaims show.
-const (
-	M71 Fault = "M71"
-	M72 Fault = "M72"
-)
-
+// deviceBugs are the faults that devices of ResourceClaims show.
 func deviceBugs() []Bug {
 	return []Bug{
-		{M71, "free a ResourceClaim's address while its pod's sandbox is there", 1000, []Invariant{I2}, withDevices},
-		{M72, "keep a device's address until its ResourceClaim is gone", 1000, []Invariant{I4, I5}, withDevices},
+		{"M71", "free a ResourceClaim's address while its pod's sandbox is there", 1000, []Invariant{I2}, withDevices},
+		{"M72", "keep a device's address until its ResourceClaim is gone", 1000, []Invariant{I4, I5}, withDevices},
 	}
 }
 

@@ -80,7 +80,7 @@ func (*runFile) String() string { return "the counter in /run" }
 
 // forgetWitness empties /run.
 func (n *simNode) forgetWitness() {
-	if n.w.fault != M44 {
+	if n.w.fault != "M44" {
 		n.run = runFile{}
 	}
 }

@@ -14,56 +14,6 @@ type Fault string
 // NoFault is none.
 const NoFault Fault = ""
 
-// The faults of the node's side and of the API's rules.
-const (
-	M1  Fault = "M1"
-	M2  Fault = "M2"
-	M3  Fault = "M3"
-	M4  Fault = "M4"
-	M5  Fault = "M5"
-	M6  Fault = "M6"
-	M7  Fault = "M7"
-	M8  Fault = "M8"
-	M9  Fault = "M9"
-	M11 Fault = "M11"
-	M12 Fault = "M12"
-	M18 Fault = "M18"
-	M19 Fault = "M19"
-	M20 Fault = "M20"
-	M21 Fault = "M21"
-	M24 Fault = "M24"
-	M25 Fault = "M25"
-	M26 Fault = "M26"
-	M27 Fault = "M27"
-	M28 Fault = "M28"
-	M29 Fault = "M29"
-	M30 Fault = "M30"
-	M31 Fault = "M31"
-	M32 Fault = "M32"
-	M33 Fault = "M33"
-	M34 Fault = "M34"
-	M40 Fault = "M40"
-	M42 Fault = "M42"
-	M43 Fault = "M43"
-	M44 Fault = "M44"
-	M45 Fault = "M45"
-	M46 Fault = "M46"
-	M47 Fault = "M47"
-	M48 Fault = "M48"
-	M49 Fault = "M49"
-	M50 Fault = "M50"
-	M51 Fault = "M51"
-	M52 Fault = "M52"
-	M57 Fault = "M57"
-	M64 Fault = "M64"
-	M65 Fault = "M65"
-	M66 Fault = "M66"
-	M67 Fault = "M67"
-	M68 Fault = "M68"
-	M69 Fault = "M69"
-	M70 Fault = "M70"
-)
-
 // A Bug is a deliberate fault and what is expected of it.
 type Bug struct {
 	Fault Fault
@@ -97,49 +47,50 @@ func Bugs() []Bug {
 	return slices.Concat(nodeBugs(), controllerBugs(), scarcityBugs(), foreignBugs(), deviceBugs())
 }
 
+// nodeBugs are the faults of the node's side and of the API's rules.
 func nodeBugs() []Bug {
 	return []Bug{
-		{M1, "a plain read brings back what was given away", 600, []Invariant{I1}, nil},
-		{M2, "releasing in memory alone", 100, []Invariant{I1}, nil},
-		{M3, "forget a lease when its delete has no answer, and take it for new if it is there", 0, []Invariant{I1}, withSlowWrites},
-		{M4, "delete without a revision", 650, []Invariant{I1}, nil},
-		{M5, "what exists in this node's name is this store's", 1500, []Invariant{I1}, withTwins},
-		{M6, "adopt a lost store's leases as empty", 1000, []Invariant{I1}, withLostStores},
-		{M7, "give addresses of a frozen lease", 4000, []Invariant{I1}, withLostStores},
-		{M8, "do not notice a store that was put back", 400, []Invariant{I1, I2}, withLostStores},
-		{M9, "answer before the disk has it", 100, []Invariant{I2}, nil},
-		{M11, "take back by a write without an answer", 20000, []Invariant{I1, I3}, withSlowEdge},
-		{M12, "take back what has been granted", 3000, []Invariant{I1, I3}, withUses},
-		{M20, "ignore that the registration's term has ended", 400, []Invariant{I1}, nil},
-		{M21, "register at once where another machine is registered", 300, []Invariant{I1}, withTwins},
-		{M28, "delete the use at the first of two DELs", 1500, []Invariant{I3}, withUses},
-		{M29, "a DEL frees whatever the pod has", 300, []Invariant{I2}, nil},
-		{M30, "apply journalled DELs after a newer ADD", 800, []Invariant{I2}, nil},
-		{M31, "take the address over while the old sandbox lives", 100, []Invariant{I1, I2}, nil},
-		{M32, "collect garbage by the pod's object alone", 100, []Invariant{I2}, nil},
-		{M33, "lease without a look at the pool afterwards", 10000, []Invariant{I1}, nil},
-		{M34, "name leases by the pool's ranges", 1000, []Invariant{I1}, withEdits},
-		{M40, "ignore that leases vanished, or that the API server went back", 600, []Invariant{I1}, withRestores},
-		{M42, "never free what a DEL could not write", 100, []Invariant{I4}, nil},
-		{M48, "take another machine's leases", 8000, []Invariant{I1}, withTwins},
-		{M49, "give frozen rights back", 6000, []Invariant{I1, I3}, withLostStores},
-		{M50, "no counter in /run", 400, []Invariant{I1, I2}, withLostStores},
-		{M57, "a GC frees all that it does not list", 400, []Invariant{I1, I2}, nil},
-		{M64, "wake nobody of several who wait", 1000, []Invariant{I5}, nil},
-		{M65, "go by the pool as it was before an edit, when what the edit adds is recalled", 100000, []Invariant{I1}, withForeign},
-		{M66, "give addresses of every range, whatever nodes it selects", 100, []Invariant{Place}, withRacks},
-		{M67, "grant claims addresses of every range, whatever nodes it selects", 3000, []Invariant{Place}, withClaimRacks},
-		{M68, "go by the first labels that a node was told", 200, []Invariant{I4, I5}, withRacks},
-		{M69, "lease another subnet when the node's own is full", 200, []Invariant{Subnet}, withPerNode},
-		{M70, "give a node's subnet back when it is idle", 200, []Invariant{Subnet}, withPerNode},
-		{M52, "neither note nor list what is created", 200, []Invariant{I4, I5}, nil},
-		{M19, "F from the moment of the answer", 0, []Invariant{I1}, withSlowWrites},
-		{M26, "serve without a confirmation", 300, []Invariant{I1, I3}, nil},
-		{M27, "take a claim's status for its leases", 300, []Invariant{I1, I3}, withUses},
-		{M43, "a fencing write that changes nothing", 7500, []Invariant{I1}, withSlowWrites},
-		{M44, "serve after another boot without a registration", 500, []Invariant{I1}, nil},
-		{M45, "ignore the term", 100, []Invariant{I1}, nil},
-		{M47, "siblings by their controller alone", 1000, []Invariant{I1}, withUses},
+		{"M1", "a plain read brings back what was given away", 600, []Invariant{I1}, nil},
+		{"M2", "releasing in memory alone", 100, []Invariant{I1}, nil},
+		{"M3", "forget a lease when its delete has no answer, and take it for new if it is there", 0, []Invariant{I1}, withSlowWrites},
+		{"M4", "delete without a revision", 650, []Invariant{I1}, nil},
+		{"M5", "what exists in this node's name is this store's", 1500, []Invariant{I1}, withTwins},
+		{"M6", "adopt a lost store's leases as empty", 1000, []Invariant{I1}, withLostStores},
+		{"M7", "give addresses of a frozen lease", 4000, []Invariant{I1}, withLostStores},
+		{"M8", "do not notice a store that was put back", 400, []Invariant{I1, I2}, withLostStores},
+		{"M9", "answer before the disk has it", 100, []Invariant{I2}, nil},
+		{"M11", "take back by a write without an answer", 20000, []Invariant{I1, I3}, withSlowEdge},
+		{"M12", "take back what has been granted", 3000, []Invariant{I1, I3}, withUses},
+		{"M20", "ignore that the registration's term has ended", 400, []Invariant{I1}, nil},
+		{"M21", "register at once where another machine is registered", 300, []Invariant{I1}, withTwins},
+		{"M28", "delete the use at the first of two DELs", 1500, []Invariant{I3}, withUses},
+		{"M29", "a DEL frees whatever the pod has", 300, []Invariant{I2}, nil},
+		{"M30", "apply journalled DELs after a newer ADD", 800, []Invariant{I2}, nil},
+		{"M31", "take the address over while the old sandbox lives", 100, []Invariant{I1, I2}, nil},
+		{"M32", "collect garbage by the pod's object alone", 100, []Invariant{I2}, nil},
+		{"M33", "lease without a look at the pool afterwards", 10000, []Invariant{I1}, nil},
+		{"M34", "name leases by the pool's ranges", 1000, []Invariant{I1}, withEdits},
+		{"M40", "ignore that leases vanished, or that the API server went back", 600, []Invariant{I1}, withRestores},
+		{"M42", "never free what a DEL could not write", 100, []Invariant{I4}, nil},
+		{"M48", "take another machine's leases", 8000, []Invariant{I1}, withTwins},
+		{"M49", "give frozen rights back", 6000, []Invariant{I1, I3}, withLostStores},
+		{"M50", "no counter in /run", 400, []Invariant{I1, I2}, withLostStores},
+		{"M57", "a GC frees all that it does not list", 400, []Invariant{I1, I2}, nil},
+		{"M64", "wake nobody of several who wait", 1000, []Invariant{I5}, nil},
+		{"M65", "go by the pool as it was before an edit, when what the edit adds is recalled", 100000, []Invariant{I1}, withForeign},
+		{"M66", "give addresses of every range, whatever nodes it selects", 100, []Invariant{Place}, withRacks},
+		{"M67", "grant claims addresses of every range, whatever nodes it selects", 3000, []Invariant{Place}, withClaimRacks},
+		{"M68", "go by the first labels that a node was told", 200, []Invariant{I4, I5}, withRacks},
+		{"M69", "lease another subnet when the node's own is full", 200, []Invariant{Subnet}, withPerNode},
+		{"M70", "give a node's subnet back when it is idle", 200, []Invariant{Subnet}, withPerNode},
+		{"M52", "neither note nor list what is created", 200, []Invariant{I4, I5}, nil},
+		{"M19", "F from the moment of the answer", 0, []Invariant{I1}, withSlowWrites},
+		{"M26", "serve without a confirmation", 300, []Invariant{I1, I3}, nil},
+		{"M27", "take a claim's status for its leases", 300, []Invariant{I1, I3}, withUses},
+		{"M43", "a fencing write that changes nothing", 7500, []Invariant{I1}, withSlowWrites},
+		{"M44", "serve after another boot without a registration", 500, []Invariant{I1}, nil},
+		{"M45", "ignore the term", 100, []Invariant{I1}, nil},
+		{"M47", "siblings by their controller alone", 1000, []Invariant{I1}, withUses},
 	}
 }
 

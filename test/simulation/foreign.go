@@ -111,7 +111,7 @@ func (w *world) heedFence() {
 // refuses reports whether the API server lets the other IPAM record nothing new.
 func (w *world) refuses() bool {
 	o := w.other
-	if w.fault != M59 && o.fencedAt > 0 && w.now >= o.fencedAt {
+	if w.fault != "M59" && o.fencedAt > 0 && w.now >= o.fencedAt {
 		o.shut = true
 	}
 	return o.shut

@@ -13,24 +13,15 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// The faults that show where another IPAM has given addresses.
-const (
-	M58 Fault = "M58"
-	M59 Fault = "M59"
-	M60 Fault = "M60"
-	M61 Fault = "M61"
-	M62 Fault = "M62"
-	M63 Fault = "M63"
-)
-
+// foreignBugs are the faults that show where another IPAM has given addresses.
 func foreignBugs() []Bug {
 	return []Bug{
-		{M58, "open a pool without a look at what pods have by another IPAM", 1000, []Invariant{I1}, withForeign},
-		{M59, "look without a fence", 4000, []Invariant{I1}, withForeign},
-		{M60, "look before the fence is in force", 14000, []Invariant{I1}, withForeign},
-		{M61, "free what is kept for a pod whose object is gone, although its sandbox runs", 30000, []Invariant{I1}, withForeign},
-		{M62, "give what an edit adds before a look", 2000, []Invariant{I1}, withForeign},
-		{M63, "believe what a pod shows more than the record of another pod", 20000, []Invariant{I1}, withForeign},
+		{"M58", "open a pool without a look at what pods have by another IPAM", 1000, []Invariant{I1}, withForeign},
+		{"M59", "look without a fence", 4000, []Invariant{I1}, withForeign},
+		{"M60", "look before the fence is in force", 14000, []Invariant{I1}, withForeign},
+		{"M61", "free what is kept for a pod whose object is gone, although its sandbox runs", 30000, []Invariant{I1}, withForeign},
+		{"M62", "give what an edit adds before a look", 2000, []Invariant{I1}, withForeign},
+		{"M63", "believe what a pod shows more than the record of another pod", 20000, []Invariant{I1}, withForeign},
 	}
 }
 
@@ -44,7 +35,7 @@ type faultyVerdicts struct{ c *simController }
 
 func (f faultyVerdicts) Of(pool protocol.PoolName) foreign.Verdict {
 	v := f.c.look.Of(pool)
-	if f.c.w.fault == M58 {
+	if f.c.w.fault == "M58" {
 		v.Stage, v.Why = foreign.StageClear, ""
 	}
 	return v
@@ -55,7 +46,7 @@ func (c *simController) liveLooks() looker.Live { return liveLooks{liveCalls{c}}
 
 // fenceDelay is how long the API servers take to hear of a fence.
 func (w *world) fenceDelay() time.Duration {
-	if w.fault == M60 {
+	if w.fault == "M60" {
 		return fenceWithin + w.upTo(240*fenceWithin)
 	}
 	return w.upTo(fenceWithin)
@@ -65,7 +56,7 @@ func (w *world) fenceDelay() time.Duration {
 func (c *simController) cachedRegistrations(context.Context) ([]protocol.Registration, error) {
 	all := c.regs.list(func(protocol.Registration) bool { return true })
 	for i := range all {
-		if c.w.fault == M61 {
+		if c.w.fault == "M61" {
 			all[i].Report = c.withoutObject(all[i].Report)
 		}
 	}

@@ -20,7 +20,7 @@ func (h simHost) Gone(a store.Attachment) bool {
 	if a.ContainerID == "" {
 		return !h.There(a.Netns)
 	}
-	return h.n.w.fault == M31 || !h.n.netnsOf(a.ContainerID)
+	return h.n.w.fault == "M31" || !h.n.netnsOf(a.ContainerID)
 }
 
 // There implements [sightings.Host].

@@ -202,6 +202,6 @@ func (c *simController) seeRegistration(ev simEvent[protocol.Registration]) {
 // poolState is what the broker is told of a pool.
 func (c *simController) poolState(p simPool) grants.PoolState {
 	state := controller.PoolState(p.object(), c.shapes)
-	state.Edited = state.Edited && c.w.fault != M55
+	state.Edited = state.Edited && c.w.fault != "M55"
 	return state
 }

@@ -20,48 +20,48 @@ type mutation struct {
 
 // mutants are the faults that are changes to the product's text.
 var mutants = map[Fault][]mutation{
-	M1: {step},
-	M2: memory,
-	M6: {{"ipam/node/agent/losses.go", `		all = append(all, protocol.FrozenLease(l))
+	"M1": {step},
+	"M2": memory,
+	"M6": {{"ipam/node/agent/losses.go", `		all = append(all, protocol.FrozenLease(l))
 `, `		r := protocol.FrozenLease(l)
 		if mutant.On == "M6" {
 			r.Phase = protocol.Releasing
 		}
 		all = append(all, r)
 `}},
-	M7: {{"ipam/node/store/right.go", "return known.right.Usable(term), nil", `return known.right.Usable(term) || mutant.On == "M7" && known.right.Phase == protocol.Frozen, nil`}},
-	M10: append([]mutation{{"ipam/node/agent/blocks_cede.go", `if err := space.Bar(x, true); err != nil {
+	"M7": {{"ipam/node/store/right.go", "return known.right.Usable(term), nil", `return known.right.Usable(term) || mutant.On == "M7" && known.right.Phase == protocol.Frozen, nil`}},
+	"M10": append([]mutation{{"ipam/node/agent/blocks_cede.go", `if err := space.Bar(x, true); err != nil {
 			return nil, err`, `if err := space.Bar(x, mutant.On != "M10"); err != nil {
 			return nil, err`}}, memory...),
-	M12: {step, {"ipam/node/agent/blocks_takeback.go", "!slices.Contains(r.Grants, x) {", `(mutant.On == "M12" || !slices.Contains(r.Grants, x)) {`}},
-	M19: {{"ipam/node/agent/registration.go", "had := reg.registrar.Term\n", `had := reg.registrar.Term
+	"M12": {step, {"ipam/node/agent/blocks_takeback.go", "!slices.Contains(r.Grants, x) {", `(mutant.On == "M12" || !slices.Contains(r.Grants, x)) {`}},
+	"M19": {{"ipam/node/agent/registration.go", "had := reg.registrar.Term\n", `had := reg.registrar.Term
 		if mutant.On == "M19" && res.Accepted {
 			res.Next.Sent = ev.Now
 		}
 `}},
-	M26: {{"ipam/node/agent/rights_confirm.go", `if err := rs.pools.rightUnderRestore(r); err != nil {
+	"M26": {{"ipam/node/agent/rights_confirm.go", `if err := rs.pools.rightUnderRestore(r); err != nil {
 		return ev, err // its`, `if mutant.On == "M26" {
 		ev.Outcome = protocol.Done
 		return ev, nil
 	}
 	if err := rs.pools.rightUnderRestore(r); err != nil {
 		return ev, err // its`}},
-	M28: unusedMutants,
-	M30: {{"ipam/node/agent/attachments_journal.go", "entries, damaged, err := delqueue.OfKey(", `if mutant.On == "M30" {
+	"M28": unusedMutants,
+	"M30": {{"ipam/node/agent/attachments_journal.go", "entries, damaged, err := delqueue.OfKey(", `if mutant.On == "M30" {
 		return nil
 	}
 	entries, damaged, err := delqueue.OfKey(`}},
-	M32: {
+	"M32": {
 		{"ipam/node/agent/attachments.go", "return as.host.Gone(att) && ", `return (mutant.On == "M32" || as.host.Gone(att)) && `},
 		{"ipam/node/agent/attachments.go", "out == protocol.Done && !pod.Is(att.Pod.UID)", `out == protocol.Done && (mutant.On == "M32" && pod.UID != att.Pod.UID || !pod.Is(att.Pod.UID))`},
 	},
-	M33: {{"ipam/node/agent/rights_confirm.go", `out, why := protocol.Confirmation(r, p, read)
+	"M33": {{"ipam/node/agent/rights_confirm.go", `out, why := protocol.Confirmation(r, p, read)
 `, `out, why := protocol.Confirmation(r, p, read)
 	if mutant.On == "M33" {
 		return protocol.Done, nil
 	}
 `}},
-	M34: {
+	"M34": {
 		{"ipam/node/agent/rights_calls.go", "	return protocol.Right{Kind: protocol.RightLease, Name: protocol.LeaseName(name, block), LeaseRight", `	if mutant.On == "M34" {
 		return protocol.Right{Kind: protocol.RightLease, Name: protocol.LeaseName(name, block) + "." + string(rune('0'+p.Generation)), LeaseRight: protocol.LeaseRight{Pool: name, PoolUID: p.UID, Block: block}}
 	}
@@ -77,7 +77,7 @@ var mutants = map[Fault][]mutation{
 	payload, err := tx.get(&tx.rights, []byte(name))
 	if err != nil || payload == nil { // one`},
 	},
-	M35: {
+	"M35": {
 		{"ipam/node/agent/blocks_reserve.go", "size, known.Pressure)", `size, func() allocator.Pressure {
 			if mutant.On == "M35" {
 				return allocator.PressureLow
@@ -86,47 +86,47 @@ var mutants = map[Fault][]mutation{
 		}())`},
 		{"ipam/node/agent/pools.go", "	return absent || known != nil && (known.Pressure", `	return mutant.On != "M35" && absent || mutant.On != "M35" && known != nil && (known.Pressure`},
 	},
-	M40: {step, {"ipam/node/agent/registration_history.go", "	case !behind:\n", `	case !behind || mutant.On == "M40":
+	"M40": {step, {"ipam/node/agent/registration_history.go", "	case !behind:\n", `	case !behind || mutant.On == "M40":
 `}},
-	M41: {{"allocator/space.go", "		b.free(off, h.seq)\n", `		b.free(off, h.seq)
+	"M41": {{"allocator/space.go", "		b.free(off, h.seq)\n", `		b.free(off, h.seq)
 		if mutant.On == "M41" {
 			b.set(mapBarred, off)
 		}
 `}},
-	M42: {{"ipam/node/agent/attachments.go", "	all, err := as.allAttachments()\n", `	all, err := as.allAttachments()
+	"M42": {{"ipam/node/agent/attachments.go", "	all, err := as.allAttachments()\n", `	all, err := as.allAttachments()
 	if mutant.On == "M42" {
 		return
 	}
 `}},
-	M45: {{"ipam/protocol/right.go", "func (r Right) Usable(term int64) bool { return", `func (r Right) Usable(term int64) bool { return mutant.On == "M45" && r.Phase == Held && r.Term != 0 ||`}},
-	M47: {{"ipam/node/agent/rights_confirm.go", "		e.Other = &other\n", `		if e.Other = &other; mutant.On == "M47" && other.Use != nil && other.Use.Pod.Owner.UID == e.Own.Pod.Owner.UID {
+	"M45": {{"ipam/protocol/right.go", "func (r Right) Usable(term int64) bool { return", `func (r Right) Usable(term int64) bool { return mutant.On == "M45" && r.Phase == Held && r.Term != 0 ||`}},
+	"M47": {{"ipam/node/agent/rights_confirm.go", "		e.Other = &other\n", `		if e.Other = &other; mutant.On == "M47" && other.Use != nil && other.Use.Pod.Owner.UID == e.Own.Pod.Owner.UID {
 			e.Other = nil
 		}
 `}},
-	M48: {{"ipam/node/agent/losses.go", "i < 0 || reg.Former[i].Machine", `i < 0 || mutant.On != "M48" && reg.Former[i].Machine`}},
-	M49: append([]mutation{{"ipam/node/agent/losses.go", `	if l.Boot != ls.cfg.Boot {
+	"M48": {{"ipam/node/agent/losses.go", "i < 0 || reg.Former[i].Machine", `i < 0 || mutant.On != "M48" && reg.Former[i].Machine`}},
+	"M49": append([]mutation{{"ipam/node/agent/losses.go", `	if l.Boot != ls.cfg.Boot {
 		return "", nil
 `, `	if l.Boot != ls.cfg.Boot || mutant.On == "M49" {
 		return "", nil
 `}}, unusedMutants...),
-	M52: memory,
-	M57: {{"ipam/node/agent/serve.go", "&& a.host.Gone(att) {\n				garbage", `&& (mutant.On == "M57" || a.host.Gone(att)) {
+	"M52": memory,
+	"M57": {{"ipam/node/agent/serve.go", "&& a.host.Gone(att) {\n				garbage", `&& (mutant.On == "M57" || a.host.Gone(att)) {
 				garbage`}},
-	M64: {{"ipam/node/sched/locks.go", "	close(line[0])\n", `	if mutant.On != "M64" || len(line) == 1 {
+	"M64": {{"ipam/node/sched/locks.go", "	close(line[0])\n", `	if mutant.On != "M64" || len(line) == 1 {
 		close(line[0])
 	}
 `}},
-	M65: {{"ipam/node/agent/blocks_cede.go", "within == nil && !whole &&", `(within == nil || mutant.On == "M65") && !whole &&`}},
-	M66: {{"ipam/node/agent/pool_nodes.go", "	return &knownPool{Pool: heard,", `	if mutant.On == "M66" {
+	"M65": {{"ipam/node/agent/blocks_cede.go", "within == nil && !whole &&", `(within == nil || mutant.On == "M65") && !whole &&`}},
+	"M66": {{"ipam/node/agent/pool_nodes.go", "	return &knownPool{Pool: heard,", `	if mutant.On == "M66" {
 		return &knownPool{Pool: heard, shape: whole, whole: whole, text: text}, nil
 	}
 	return &knownPool{Pool: heard,`}},
-	M67: {{"claims/topology.go", "		if p.pool != from.Pool {", `		if p.pool != from.Pool || mutant.On == "M67" {`}},
-	M68: {{"ipam/node/agent/pool_nodes.go", "	same := told == \"\" ||", `	same := told == "" || mutant.On == "M68" && ps.labels != "" ||`}},
-	M69: {{"ipam/node/agent/pool_pernode.go", "err != nil || own.Block.IsValid() || len(", `err != nil || own.Block.IsValid() && mutant.On != "M69" || len(`}},
-	M70: {{"ipam/node/agent/blocks_idle.go", "		if stay[r.Name] {", `		if stay[r.Name] && mutant.On != "M70" {`}},
-	M71: {{"ipam/node/agent/devices.go", "|| sandboxes()(att.Pod.UID) {", `|| mutant.On != "M71" && sandboxes()(att.Pod.UID) {`}},
-	M72: {{"ipam/node/agent/devices.go", "|| !slices.Contains(now.Devices, att.IfName))", `|| mutant.On != "M72" && !slices.Contains(now.Devices, att.IfName))`}},
+	"M67": {{"claims/topology.go", "		if p.pool != from.Pool {", `		if p.pool != from.Pool || mutant.On == "M67" {`}},
+	"M68": {{"ipam/node/agent/pool_nodes.go", "	same := told == \"\" ||", `	same := told == "" || mutant.On == "M68" && ps.labels != "" ||`}},
+	"M69": {{"ipam/node/agent/pool_pernode.go", "err != nil || own.Block.IsValid() || len(", `err != nil || own.Block.IsValid() && mutant.On != "M69" || len(`}},
+	"M70": {{"ipam/node/agent/blocks_idle.go", "		if stay[r.Name] {", `		if stay[r.Name] && mutant.On != "M70" {`}},
+	"M71": {{"ipam/node/agent/devices.go", "|| sandboxes()(att.Pod.UID) {", `|| mutant.On != "M71" && sandboxes()(att.Pod.UID) {`}},
+	"M72": {{"ipam/node/agent/devices.go", "|| !slices.Contains(now.Devices, att.IfName))", `|| mutant.On != "M72" && !slices.Contains(now.Devices, att.IfName))`}},
 }
 
 // step has the faults of mutatedStep.

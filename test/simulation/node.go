@@ -70,7 +70,7 @@ const (
 )
 
 func (n *simNode) bootID() string {
-	if n.w.fault == M44 {
+	if n.w.fault == "M44" {
 		return n.machine + "-boot"
 	}
 	return fmt.Sprintf("%s-boot%d", n.machine, n.boots)

@@ -123,7 +123,7 @@ func (n *simNode) add(s *sandbox) {
 
 // del has the agent serve a DEL.
 func (n *simNode) del(s *sandbox) {
-	if n.w.fault == M29 { // whatever the pod has
+	if n.w.fault == "M29" { // whatever the pod has
 		for _, o := range n.with(func(o *sandbox) bool { return o != s && o.pod == s.pod }) {
 			n.agent.call(o.request(agentapi.Del), func(agentapi.Response) {})
 		}

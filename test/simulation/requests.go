@@ -23,10 +23,10 @@ func (c liveCalls) UpdateSubLease(_ context.Context, old, next protocol.SubLease
 // written once.
 func (c liveCalls) AnswerSubLease(_ context.Context, answer protocol.SubLease) (protocol.Outcome, error) {
 	_, out, err := call(c.simController, "answer to "+answer.Name, true, func() (protocol.SubLease, protocol.Outcome) {
-		if s, out := c.w.api.subs.read(answer.Name); out == protocol.Done && s.Answered() && c.w.fault != M53 {
+		if s, out := c.w.api.subs.read(answer.Name); out == protocol.Done && s.Answered() && c.w.fault != "M53" {
 			return s, protocol.Refused
 		}
-		if c.w.fault == M53 {
+		if c.w.fault == "M53" {
 			answer.Revision = ""
 		}
 		return c.w.api.subs.update(answer.Meta, func(s *protocol.SubLease) { s.Granted, s.Refused = answer.Granted, answer.Refused })

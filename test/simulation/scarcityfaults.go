@@ -7,24 +7,15 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// The faults that show where addresses are scarce.
-const (
-	M10 Fault = "M10"
-	M35 Fault = "M35"
-	M36 Fault = "M36"
-	M37 Fault = "M37"
-	M41 Fault = "M41"
-	M53 Fault = "M53"
-)
-
+// scarcityBugs are the faults that show where addresses are scarce.
 func scarcityBugs() []Bug {
 	return []Bug{
-		{M10, "cede in the API before the store has it", 200, []Invariant{I1}, nil},
-		{M35, "take reserves whatever the pressure", 0, []Invariant{I5}, withFills},
-		{M36, "recall from one holder alone", 30000, []Invariant{I5}, withFills},
-		{M37, "keep part of what is wanted while the rest cannot be had", 300, []Invariant{I4, I5}, withUses},
-		{M41, "bar freed addresses", 200, []Invariant{I5}, withFills},
-		{M53, "answer a request twice", 0, []Invariant{I1}, withTwoLeaders},
+		{"M10", "cede in the API before the store has it", 200, []Invariant{I1}, nil},
+		{"M35", "take reserves whatever the pressure", 0, []Invariant{I5}, withFills},
+		{"M36", "recall from one holder alone", 30000, []Invariant{I5}, withFills},
+		{"M37", "keep part of what is wanted while the rest cannot be had", 300, []Invariant{I4, I5}, withUses},
+		{"M41", "bar freed addresses", 200, []Invariant{I5}, withFills},
+		{"M53", "answer a request twice", 0, []Invariant{I1}, withTwoLeaders},
 	}
 }
 
@@ -33,7 +24,7 @@ func withTwoLeaders(k flavour) bool { return k.leaders && k.fills }
 
 // UpdateRegistration is, with M36, how a recall gets to one node alone.
 func (c faultyCalls) UpdateRegistration(ctx context.Context, s protocol.Registration) (protocol.Registration, protocol.Outcome, error) {
-	if c.w.fault == M36 && s.Node != c.w.nodes[0].name {
+	if c.w.fault == "M36" && s.Node != c.w.nodes[0].name {
 		s.Recalls = nil
 	}
 	return c.liveCalls.UpdateRegistration(ctx, s)
@@ -42,11 +33,11 @@ func (c faultyCalls) UpdateRegistration(ctx context.Context, s protocol.Registra
 // Ask is, with M37, an ask for one address after the other, in any order. With M63 what another pod
 // shows is asked for that pod.
 func (g granter) Ask(a grants.Ask) grants.Answer {
-	if g.c.w.fault == M63 && a.To.Kind == protocol.GranteePod {
+	if g.c.w.fault == "M63" && a.To.Kind == protocol.GranteePod {
 		a.To = g.c.forger(a.From[0].Addr, a.To)
 	}
 	answer := g.Broker.Ask(a)
-	if g.c.w.fault != M37 || len(answer.Granted) > 0 {
+	if g.c.w.fault != "M37" || len(answer.Granted) > 0 {
 		return answer
 	}
 	for i := range a.From {
