@@ -26,7 +26,6 @@ type options struct {
 	seed        uint64
 	schedule    string
 	fault       simulation.Fault
-	short       bool
 	all         bool
 	every       time.Duration
 	overlay     string
@@ -41,7 +40,6 @@ func main() {
 	flags.Uint64Var(&o.seed, "seed", 0, "the seed to replay")
 	flags.StringVar(&o.schedule, "schedule", "", "the schedule to replay instead of a seed's, as a shrunk failure prints it")
 	fault := flags.String("fault", "", "the deliberate fault to switch on, for example M7")
-	flags.BoolVar(&o.short, "short", false, "replay the shrunk form alone")
 	flags.BoolVar(&o.all, "all", false, "go on after a failure, and only list what fails")
 	flags.StringVar(&o.overlay, "overlay", "", "write the product with its mutants into this folder, and print what go build -overlay takes")
 	flags.DurationVar(&o.every, "every", 5*time.Second, "how often to say how far it is")
@@ -100,9 +98,7 @@ func writeOverlay(dir string, out io.Writer) error {
 // replay plays one seed, and if it fails shrinks it.
 func replay(o options, out io.Writer) (failed bool) {
 	long := simulation.Trace(o.seed, o.fault)
-	if !o.short {
-		tell(out, fmt.Sprintf("seed %d", o.seed), long)
-	}
+	tell(out, fmt.Sprintf("seed %d", o.seed), long)
 	if long.Failure == nil {
 		return false
 	}

@@ -25,7 +25,6 @@ type simAgent struct {
 	n        *simNode
 	agent    *agent.Agent
 	st       *store.Store
-	end      context.CancelCauseFunc
 	routines []*routine
 	running  *routine
 	timers   []*simTimer
@@ -68,10 +67,8 @@ func (n *simNode) start() {
 	n.agent = a
 	n.stored()
 	n.w.logf("%s: starts, store %s, boot %s, F %v", n.machine, n.disk.store, n.bootID(), n.fence)
-	ctx, end := context.WithCancelCause(context.Background())
-	a.end = end
 	a.Go(func() {
-		err := a.agent.Run(ctx, func(ctx context.Context) error {
+		err := a.agent.Run(context.Background(), func(ctx context.Context) error {
 			close(a.up)
 			a.Wait(ctx, sched.Forever)
 			return nil
@@ -149,7 +146,7 @@ func (n *simNode) stored() {
 		}
 		for att, err := range tx.Attachments() {
 			must(err)
-			x := attachment{key: attKey{att.ContainerID, att.IfName}, pod: att.Pod, boot: att.Boot, gen: att.Generation, claim: att.Claim, use: att.Use}
+			x := attachment{key: attKey{att.ContainerID, att.IfName}, pod: att.Pod, claim: att.Claim, use: att.Use}
 			_, x.device = att.ResourceClaim()
 			for _, addr := range att.Addresses {
 				x.addrs = append(x.addrs, attAddr{addr: addr.Addr, pool: addr.Pool, lease: addr.Lease})

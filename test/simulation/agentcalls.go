@@ -3,7 +3,6 @@ package simulation
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"slices"
 
 	"github.com/tenure-ipam/tenure/ipam/node/agent"
@@ -145,17 +144,6 @@ func (c agentCalls) PublishLease(ctx context.Context, name string, uid protocol.
 		})
 	})
 	return out, err
-}
-
-// LeasedBlocks lists what a replica that is behind has.
-func (c agentCalls) LeasedBlocks(ctx context.Context, pool protocol.PoolName) ([]netip.Prefix, error) {
-	all, _, err := agentCall(ctx, c, "list of the leases of "+string(pool), false, func() (all []netip.Prefix, _ protocol.Outcome) {
-		for _, l := range c.n.stale.list(func(l protocol.Lease) bool { return l.Pool == pool }) {
-			all = append(all, l.Block)
-		}
-		return all, protocol.Done
-	})
-	return all, err
 }
 
 func (c agentCalls) NodeLeases(ctx context.Context, node protocol.NodeName) ([]protocol.Lease, protocol.Revision, error) {

@@ -59,9 +59,6 @@ type simTable[T any] struct {
 	clone   func(T) T
 	// finalizers are the names whose objects somebody keeps from going.
 	finalizers map[string]bool
-	// owners are the owner references of objects, by name: what the garbage
-	// collector goes by.
-	owners map[string]protocol.UID
 	// log is all that has happened to the objects, for watches.
 	log []simEvent[T]
 }
@@ -76,7 +73,7 @@ type simEvent[T any] struct {
 }
 
 func newSimTable[T any](api *simAPI, meta func(*T) *protocol.Meta, clone func(T) T) *simTable[T] {
-	return &simTable[T]{api: api, objects: map[string]T{}, meta: meta, clone: clone, finalizers: map[string]bool{}, owners: map[string]protocol.UID{}}
+	return &simTable[T]{api: api, objects: map[string]T{}, meta: meta, clone: clone, finalizers: map[string]bool{}}
 }
 
 // create stores obj under its name, with a new UID.
@@ -124,7 +121,6 @@ func (t *simTable[T]) drop(name string) {
 	t.api.revision++
 	delete(t.objects, name)
 	t.names = withoutName(t.names, name)
-	delete(t.owners, name)
 	t.log = append(t.log, simEvent[T]{name: name, obj: obj, gone: true})
 }
 
@@ -184,11 +180,11 @@ func (t *simTable[T]) finalize(name string) {
 	}
 }
 
-// list returns the objects that keep accepts, by name.
+// list returns the objects that keep accepts, by name; nil accepts all.
 func (t *simTable[T]) list(keep func(T) bool) []T {
 	var all []T
 	for _, name := range t.names {
-		if obj := t.objects[name]; keep(obj) {
+		if obj := t.objects[name]; keep == nil || keep(obj) {
 			all = append(all, t.clone(obj))
 		}
 	}

@@ -71,17 +71,16 @@ func (c liveCalls) DeleteLease(_ context.Context, m protocol.Meta) (protocol.Out
 }
 
 func (c liveCalls) Leases(context.Context) ([]protocol.Lease, error) {
-	return c.list("list of leases", func(protocol.Lease) bool { return true })
+	return listOf(c, "list of leases", c.w.api.leases, nil)
 }
 
 func (c liveCalls) LeasesOfPool(_ context.Context, pool protocol.PoolName) ([]protocol.Lease, error) {
-	return c.list("list of the leases of "+string(pool), func(l protocol.Lease) bool { return l.Pool == pool })
+	return listOf(c, "list of the leases of "+string(pool), c.w.api.leases, func(l protocol.Lease) bool { return l.Pool == pool })
 }
 
-func (c liveCalls) list(what string, keep func(protocol.Lease) bool) ([]protocol.Lease, error) {
-	all, _, err := call(c.simController, what, false, func() ([]protocol.Lease, protocol.Outcome) {
-		return c.w.api.leases.list(keep), protocol.Done
-	})
+// listOf lists those objects of a table that keep accepts.
+func listOf[T any](c liveCalls, what string, t *simTable[T], keep func(T) bool) ([]T, error) {
+	all, _, err := call(c.simController, what, false, func() ([]T, protocol.Outcome) { return t.list(keep), protocol.Done })
 	return all, err
 }
 
@@ -101,7 +100,7 @@ func (c liveCalls) ReadIPPool(_ context.Context, name protocol.PoolName) (*v1alp
 
 func (c liveCalls) IPPools(context.Context) ([]v1alpha1.IPPool, error) {
 	all, _, err := call(c.simController, "list of pools", false, func() (all []v1alpha1.IPPool, _ protocol.Outcome) {
-		for _, p := range c.w.api.pools.list(func(simPool) bool { return true }) {
+		for _, p := range c.w.api.pools.list(nil) {
 			all = append(all, *p.object())
 		}
 		return all, protocol.Done
@@ -110,10 +109,7 @@ func (c liveCalls) IPPools(context.Context) ([]v1alpha1.IPPool, error) {
 }
 
 func (c liveCalls) Registrations(context.Context) ([]protocol.Registration, error) {
-	all, _, err := call(c.simController, "list of registrations", false, func() ([]protocol.Registration, protocol.Outcome) {
-		return c.w.api.regs.list(func(protocol.Registration) bool { return true }), protocol.Done
-	})
-	return all, err
+	return listOf(c, "list of registrations", c.w.api.regs, nil)
 }
 
 func (c liveCalls) ReadClaim(_ context.Context, _, name string) (protocol.Claim, protocol.Outcome, error) {
@@ -204,17 +200,17 @@ func (r cacheReader) List(_ context.Context, into client.ObjectList, opts ...cli
 			list.Items = append(list.Items, *shownAs(r.c.w, l.Revision, func() *v1alpha1.IPLease { return leaseObject(l) }))
 		}
 	case *v1alpha1.IPPoolList:
-		for _, p := range r.c.pools.list(func(simPool) bool { return true }) {
+		for _, p := range r.c.pools.list(nil) {
 			list.Items = append(list.Items, *shownAs(r.c.w, p.Revision, p.object))
 		}
 	case *v1alpha1.IPSubLeaseList:
-		for _, s := range r.c.subs.list(func(protocol.SubLease) bool { return true }) {
+		for _, s := range r.c.subs.list(nil) {
 			list.Items = append(list.Items, *shownAs(r.c.w, s.Revision, func() *v1alpha1.IPSubLease { return subObject(s) }))
 		}
 	case *nad.NetworkAttachmentDefinitionList:
 		r.c.definitions(list)
 	case *corev1.NodeList:
-		for _, n := range r.c.rackNodes.list(func(rackNode) bool { return true }) {
+		for _, n := range r.c.rackNodes.list(nil) {
 			list.Items = append(list.Items, corev1.Node{ObjectMeta: n.objectMeta()})
 		}
 	case *ipamclaims.IPAMClaimList: // those that wait

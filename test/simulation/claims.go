@@ -337,7 +337,7 @@ func (w *world) opened(network string) bool {
 // exist: its node cannot give it back.
 func (w *world) ofClaims(lease string) bool {
 	l, _ := w.api.leases.read(lease)
-	return slices.ContainsFunc(w.api.claims.list(func(simClaim) bool { return true }), func(c simClaim) bool { return len(l.GrantsOf(c.UID)) > 0 })
+	return slices.ContainsFunc(w.api.claims.list(nil), func(c simClaim) bool { return len(l.GrantsOf(c.UID)) > 0 })
 }
 
 // claimUnrest says what is left undone about claims, if anything.
@@ -347,7 +347,7 @@ func (w *world) claimUnrest() string {
 	for _, g := range granted {
 		has[g.To.UID]++
 	}
-	for _, c := range w.api.claims.list(func(simClaim) bool { return true }) {
+	for _, c := range w.api.claims.list(nil) {
 		t := w.truth[c.UID]
 		n := has[c.UID]
 		delete(has, c.UID)

@@ -247,7 +247,6 @@ func (c *simController) act() {
 		if w.one(10) {
 			c.relist(false)
 		}
-		c.giveBackFrozen()
 	}
 }
 

@@ -214,7 +214,7 @@ func (w *world) grantByName(c simClaim) {
 	if w.fault != "M15" || c.Network == "others" {
 		return
 	}
-	for _, l := range w.api.leases.list(func(protocol.Lease) bool { return true }) {
+	for _, l := range w.api.leases.list(nil) {
 		w.api.leases.update(l.Meta, func(l *protocol.Lease) {
 			for i := range l.Grants {
 				if to := &l.Grants[i].To; to.Kind == protocol.GranteeClaim && to.Name == c.Name {
@@ -232,9 +232,8 @@ func (w *world) collectLeases(pool simPool) {
 		return
 	}
 	for _, l := range w.api.leases.list(func(l protocol.Lease) bool { return l.PoolUID == pool.UID }) {
-		w.api.leases.owners[l.Name] = l.PoolUID
+		w.api.leases.remove(protocol.Meta{Name: l.Name})
 	}
-	w.api.collect()
 }
 
 // deleteLease deletes a lease for who, of which nothing must be granted.

@@ -71,24 +71,20 @@ func (c nodeCalls) UpdateLease(_ context.Context, old, next protocol.Lease) (pro
 }
 
 func (c nodeCalls) Pools(context.Context) ([]protocol.Pool, error) {
-	all, _, err := call(c.simController, "list of pools", false, func() (all []protocol.Pool, _ protocol.Outcome) {
-		for _, p := range c.w.api.pools.list(func(simPool) bool { return true }) {
-			all = append(all, p.Pool)
-		}
-		return all, protocol.Done
-	})
-	return all, err
+	all, err := listOf(c.liveCalls, "list of pools", c.w.api.pools, nil)
+	var pools []protocol.Pool
+	for _, p := range all {
+		pools = append(pools, p.Pool)
+	}
+	return pools, err
 }
 
 func (c nodeCalls) LeasesOfNode(_ context.Context, node protocol.NodeName) ([]protocol.Lease, error) {
-	return c.list("list of the leases of "+string(node), func(l protocol.Lease) bool { return l.Holder.Node == node })
+	return listOf(c.liveCalls, "list of the leases of "+string(node), c.w.api.leases, func(l protocol.Lease) bool { return l.Holder.Node == node })
 }
 
 func (c nodeCalls) SubLeasesOfNode(_ context.Context, node protocol.NodeName) ([]protocol.SubLease, error) {
-	all, _, err := call(c.simController, "list of the sub-leases of "+string(node), false, func() ([]protocol.SubLease, protocol.Outcome) {
-		return c.w.api.subs.list(func(s protocol.SubLease) bool { return s.Node == node }), protocol.Done
-	})
-	return all, err
+	return listOf(c.liveCalls, "list of the sub-leases of "+string(node), c.w.api.subs, func(s protocol.SubLease) bool { return s.Node == node })
 }
 
 func (c nodeCalls) DeleteSubLease(_ context.Context, m protocol.Meta) (protocol.Outcome, error) {

@@ -25,8 +25,6 @@ type attKey struct{ cid, ifName string }
 type attachment struct {
 	key   attKey
 	pod   protocol.PodRef
-	boot  string
-	gen   uint64
 	addrs []attAddr
 	claim *protocol.ClaimRef
 	use   string // the use or request under which the addresses are the pod's

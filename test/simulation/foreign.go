@@ -98,7 +98,7 @@ func (w *world) definition(name string, switched bool) string {
 // server hears of that some time later.
 func (w *world) heedFence() {
 	o := w.other
-	said := slices.ContainsFunc(w.api.pools.list(func(simPool) bool { return true }), func(p simPool) bool { return slices.Contains(p.obj.Status.Fenced, oldObject) })
+	said := slices.ContainsFunc(w.api.pools.list(nil), func(p simPool) bool { return slices.Contains(p.obj.Status.Fenced, oldObject) })
 	switch {
 	case !said:
 		o.fencedAt = 0

@@ -54,7 +54,7 @@ func (w *world) fenceDelay() time.Duration {
 
 // cachedRegistrations are the registrations as the controller's informer has them.
 func (c *simController) cachedRegistrations(context.Context) ([]protocol.Registration, error) {
-	all := c.regs.list(func(protocol.Registration) bool { return true })
+	all := c.regs.list(nil)
 	for i := range all {
 		if c.w.fault == "M61" {
 			all[i].Report = c.withoutObject(all[i].Report)

@@ -205,10 +205,7 @@ func (c liveLooks) FencePolicy(context.Context) (there bool, err error) { return
 
 // SubLeases implements [looker.Live].
 func (c liveLooks) SubLeases(context.Context) ([]protocol.SubLease, error) {
-	all, _, err := call(c.simController, "list of sub-leases", false, func() ([]protocol.SubLease, protocol.Outcome) {
-		return c.w.api.subs.list(func(protocol.SubLease) bool { return true }), protocol.Done
-	})
-	return all, err
+	return listOf(c.liveCalls, "list of sub-leases", c.w.api.subs, nil)
 }
 
 // AskNode implements [looker.Live].

@@ -25,7 +25,6 @@ type simNode struct {
 	full    bool         // nothing more can be written to the disk
 	meddled bool         // the disk is not the latest
 	failing bool         // the power is about to fail
-	stale   *simWatch[protocol.Lease]
 
 	// host calls for the runtime and the meta-plugin, where there is another IPAM. Of that
 	// are guests. shows are pods' status to be written, and switched says that the

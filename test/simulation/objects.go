@@ -11,10 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/kube"
-	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -139,16 +137,8 @@ func (w *world) makePool(name protocol.PoolName, blockSize int32) {
 func (w *world) createPool(obj *v1alpha1.IPPool) {
 	p, out := w.api.pools.create(poolOf(obj))
 	if out == protocol.Done {
-		w.setSpec(p)
+		w.noteRacks(p)
 	}
-}
-
-// setSpec notes what p's spec says, for agents.
-func (w *world) setSpec(p simPool) {
-	shape, err := poolspec.ParsePool(kube.PoolText(p.obj))
-	must(err)
-	w.noteRacks(p)
-	w.specs[p.UID] = simSpec{Shape: shape, Pressure: w.specs[p.UID].Pressure, Version: w.specs[p.UID].Version + 1}
 }
 
 // newPool returns a pool as a person writes it.
@@ -248,16 +238,10 @@ func (w *world) patchPool(name string, p patch) protocol.Outcome {
 	if out == protocol.Done {
 		w.api.keepPool(pool)
 		if w.other != nil && p.Status != nil {
-			w.setSpec(pool)
 			w.heedFence()
 			w.countOpening(was, pool)
 		}
-		if pressure, err := allocator.ParsePressure(string(pool.obj.Status.Pressure)); err == nil {
-			spec := w.specs[pool.UID]
-			spec.Pressure = pressure
-			w.noteExhausted(pressure)
-			w.specs[pool.UID] = spec
-		}
+		w.exhausted = w.exhausted || pool.obj.Status.Pressure == v1alpha1.PressureExhausted
 	}
 	return out
 }
@@ -280,7 +264,7 @@ func (w *world) editPool(name protocol.PoolName, edit func(*v1alpha1.IPPoolSpec)
 		})
 	})
 	if out == protocol.Done {
-		w.setSpec(p)
+		w.noteRacks(p)
 	}
 }
 

@@ -128,7 +128,7 @@ func (w *world) claimPod(p *simPod) bool {
 // addresses returns the ordinary addresses of the pool as it is.
 func (w *world) addresses() []netip.Addr {
 	var all []netip.Addr
-	shape := w.spec().Shape
+	shape := w.shape()
 	if shape == nil {
 		return nil
 	}

@@ -149,7 +149,7 @@ func (w *world) restoreRacks() {
 	if w.racks == nil {
 		return
 	}
-	for _, o := range w.api.nodes.list(func(rackNode) bool { return true }) {
+	for _, o := range w.api.nodes.list(nil) {
 		w.racks.labels[protocol.NodeName(o.Name)] = o.rack
 	}
 }

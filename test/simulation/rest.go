@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -61,13 +60,14 @@ func (a *simAgent) checkRest(was, is *simDisk) {
 // freeIn returns the ordinary addresses that were free, and are, in blocks that serve and of which
 // nothing is ceded.
 func (n *simNode) freeIn(was, is *simDisk) (free []netip.Addr) {
+	shape := n.w.shape()
 	for name, r := range was.rights {
 		now := is.rights[name]
 		if r.Kind != protocol.RightLease || r.Pool != poolName || now.UID != r.UID || !r.Usable(was.term) || !now.Usable(is.term) || len(r.Ceded)+len(now.Ceded) > 0 {
 			continue
 		}
 		for x := r.Block.Addr(); r.Block.Contains(x); x = x.Next() {
-			if n.w.spec().Shape.Ordinary(x) && !was.gives(x) && !is.gives(x) {
+			if shape.Ordinary(x) && !was.gives(x) && !is.gives(x) {
 				free = append(free, x)
 			}
 		}
@@ -103,9 +103,4 @@ func (w *world) asksByName(uid protocol.UID) bool {
 		}
 	}
 	return true
-}
-
-// noteExhausted notes that a pool has been exhausted: what is freed is ceded then.
-func (w *world) noteExhausted(p allocator.Pressure) {
-	w.exhausted = w.exhausted || p == allocator.PressureExhausted
 }

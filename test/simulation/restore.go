@@ -4,7 +4,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -32,7 +31,7 @@ func (t *simTable[T]) save() (restore func()) {
 // backUp takes a snapshot, or puts the last one back if it is old enough: every node
 // that has a registration, or had one then, has beaten since.
 func (w *world) backUp() {
-	regs := w.api.regs.list(func(protocol.Registration) bool { return true })
+	regs := w.api.regs.list(nil)
 	if b := w.saved; b != nil && w.one(2) {
 		if !slices.ContainsFunc(regs, func(s protocol.Registration) bool { return !b.before(s.Meta) }) && w.beaten(*b) {
 			w.restore(*b)
@@ -105,19 +104,13 @@ func (w *world) restore(b backup) {
 	}
 	w.api.revision, w.checked = b.revision, -1
 	clear(w.shown)
-	for _, p := range w.api.pools.list(func(simPool) bool { return true }) {
-		w.setSpec(p)
-		if pressure, err := allocator.ParsePressure(string(p.obj.Status.Pressure)); err == nil {
-			spec := w.specs[p.UID]
-			spec.Pressure = pressure
-			w.specs[p.UID] = spec
-		}
+	for _, p := range w.api.pools.list(nil) {
+		w.noteRacks(p)
 	}
 	if w.kind.edits && w.one(3) {
 		w.remakePool()
 	}
 	for _, n := range w.nodes {
-		n.stale = w.api.leases.watch()
 		n.outrun()
 		n.cut = false
 		if !n.off {
@@ -141,7 +134,7 @@ func (w *world) part() {
 // registeredStores returns which stores the registrations name.
 func (w *world) registeredStores() map[protocol.StoreID]bool {
 	named := map[protocol.StoreID]bool{}
-	for _, s := range w.api.regs.list(func(protocol.Registration) bool { return true }) {
+	for _, s := range w.api.regs.list(nil) {
 		named[s.Store] = true
 		for _, f := range s.Former {
 			named[f.Store] = true

@@ -10,8 +10,7 @@ import (
 // resumed when the scheduler has that come. So a run stays determined by what was
 // chosen, and between any two calls somebody else may act, or the process die.
 type routine struct {
-	what string
-	on   *coroutine
+	on *coroutine
 	// known says whether the call that the routine waited for was answered.
 	known bool
 	// ready says whether what the routine waits for has come; nil while it waits
@@ -48,24 +47,33 @@ func newCoroutine() *coroutine {
 	return co
 }
 
-// start runs body as a routine; done runs after its end, unless the process dies.
-func (c *simController) start(what string, body, done func()) {
-	r := &routine{what: what, done: done}
-	if last := len(c.w.idle) - 1; last >= 0 {
-		r.on, c.w.idle = c.w.idle[last], c.w.idle[:last]
+// coroutine returns one that is to run body. What body panics with goes to failed, unless its
+// process has died.
+func (w *world) coroutine(body func(), failed func(why any)) *coroutine {
+	var co *coroutine
+	if last := len(w.idle) - 1; last >= 0 {
+		co, w.idle = w.idle[last], w.idle[:last]
 	} else {
-		r.on = newCoroutine()
+		co = newCoroutine()
 	}
-	r.on.body = func() {
+	co.body = func() {
 		defer func() {
 			switch why := recover().(type) {
 			case nil, died:
-			default: // it may have left locks behind
-				c.w.fail(I1, "%s panics in %s: %v", c.who, what, why)
+			default:
+				failed(why)
 			}
 		}()
 		body()
 	}
+	return co
+}
+
+// start runs body as a routine; done runs after its end, unless the process dies.
+func (c *simController) start(what string, body, done func()) {
+	r := &routine{done: done, on: c.w.coroutine(body, func(why any) { // it may have left locks behind
+		c.w.fail(I1, "%s panics in %s: %v", c.who, what, why)
+	})}
 	c.routines = append(c.routines, r)
 	c.resume(r)
 }

@@ -25,27 +25,13 @@ func (a *simAgent) Uint64N(n uint64) uint64 { return a.n.w.rng.uint64N(n) }
 // Go implements [sched.Scheduler].
 func (a *simAgent) Go(f func()) {
 	w := a.n.w
-	r := &routine{ready: func() bool { return true }}
-	if last := len(w.idle) - 1; last >= 0 {
-		r.on, w.idle = w.idle[last], w.idle[:last]
-	} else {
-		r.on = newCoroutine()
-	}
-	r.on.body = func() {
-		defer func() {
-			switch why := recover().(type) {
-			case nil, died:
-			case processEnd:
-				a.dead = true
-			default: // it may have left locks behind
-				w.logf("%s", debug.Stack())
-				w.fail(I1, "%s panics: %v", a.n.machine, why)
-				a.dead = true
-			}
-		}()
-		f()
-	}
-	a.routines = append(a.routines, r)
+	a.routines = append(a.routines, &routine{ready: func() bool { return true }, on: w.coroutine(f, func(why any) {
+		a.dead = true
+		if _, ended := why.(processEnd); !ended { // it may have left locks behind
+			w.logf("%s", debug.Stack())
+			w.fail(I1, "%s panics: %v", a.n.machine, why)
+		}
+	})})
 }
 
 // Wait implements [sched.Scheduler].

@@ -152,9 +152,6 @@ func (n *simNode) recover() {
 	if n.paused {
 		n.wake()
 	}
-	for n.stale.behind() > 0 {
-		n.stale.next()
-	}
 	for _, s := range n.sandboxes {
 		if !s.pod.there {
 			n.end(s)

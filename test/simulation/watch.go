@@ -1,15 +1,9 @@
 package simulation
 
-import (
-	"maps"
-	"slices"
+import "github.com/tenure-ipam/tenure/ipam/protocol"
 
-	"github.com/tenure-ipam/tenure/ipam/protocol"
-)
-
-// simWatch is what somebody knows of a table by watching it: a replica of the API
-// server, and so a list that names no resourceVersion, or an informer. It is
-// behind by as much as nobody has told it yet.
+// simWatch is what an informer knows of a table by watching it. It is behind by as much as nobody
+// has told it yet.
 type simWatch[T any] struct {
 	t       *simTable[T]
 	pos     int // in the table's log
@@ -67,35 +61,13 @@ func (v *simWatch[T]) read(name string) (T, protocol.Outcome) {
 	return v.t.clone(obj), protocol.Done
 }
 
-// list returns the objects that keep accepts, by name, as the watch has them.
+// list is that of the table, as the watch has the objects.
 func (v *simWatch[T]) list(keep func(T) bool) []T {
 	var all []T
 	for _, name := range v.names {
-		if obj := v.objects[name]; keep(obj) {
+		if obj := v.objects[name]; keep == nil || keep(obj) {
 			all = append(all, v.t.clone(obj))
 		}
 	}
 	return all
-}
-
-// collect is the garbage collector: it deletes what an owner reference ties to an
-// object that is gone.
-func (api *simAPI) collect() {
-	alive := map[protocol.UID]bool{}
-	for _, p := range api.pools.objects {
-		alive[p.UID] = true
-	}
-	for _, s := range api.regs.objects {
-		alive[s.NodeUID] = true
-	}
-	collect(api.leases, alive)
-	collect(api.subs, alive)
-}
-
-func collect[T any](t *simTable[T], alive map[protocol.UID]bool) {
-	for _, name := range slices.Sorted(maps.Keys(t.owners)) {
-		if !alive[t.owners[name]] {
-			t.remove(protocol.Meta{Name: name})
-		}
-	}
 }

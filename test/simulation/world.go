@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/kube"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -37,8 +39,6 @@ type world struct {
 	// passF counts the acts until F passes at once.
 	passF int
 
-	// specs are the pools' ranges and pressure, by UID.
-	specs map[protocol.UID]simSpec
 	// all are the pods that there are, or of which something is left.
 	all        []*simPod
 	resources  []*resource // the ResourceClaims that there are
@@ -67,7 +67,7 @@ type world struct {
 	// server went back, as far as they have not noticed.
 	saved   *backup
 	holding bool // no pods start
-	// exhausted says that a pool has been.
+	// exhausted says that a pool has been: what is freed is ceded then.
 	exhausted bool
 	outrun    map[protocol.UID]bool
 
@@ -82,7 +82,7 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 func newWorld(c *choices, bug Fault, tracing bool) *world {
 	w := &world{
 		rng: c, now: 24 * time.Hour, api: newSimAPI(), fault: bug, tracing: tracing,
-		specs: map[protocol.UID]simSpec{}, excused: map[protocol.UID]bool{}, outrun: map[protocol.UID]bool{}, unnamed: map[protocol.StoreID]bool{}, frozen: map[protocol.StoreID]bool{}, stats: map[string]int{},
+		excused: map[protocol.UID]bool{}, outrun: map[protocol.UID]bool{}, unnamed: map[protocol.StoreID]bool{}, frozen: map[protocol.StoreID]bool{}, stats: map[string]int{},
 		shown: map[protocol.Revision]any{}, truth: map[protocol.UID]*tenure{}, beats: map[protocol.StoreID]beat{},
 	}
 	w.choose()
@@ -121,7 +121,6 @@ func newWorld(c *choices, bug Fault, tracing bool) *world {
 		if w.racks != nil && w.racks.labels[n.name] == "" {
 			w.racks.labels[n.name] = w.someRack()
 		}
-		n.stale = w.api.leases.watch()
 		n.voided, n.disowned = map[attKey]bool{}, map[attKey]bool{}
 		n.disk = newDisk("")
 		n.boot()
@@ -135,21 +134,15 @@ func newWorld(c *choices, bug Fault, tracing bool) *world {
 	return w
 }
 
-// A simSpec is what a pool's spec says, and its pressure.
-type simSpec struct {
-	Shape    *allocator.Shape
-	Pressure allocator.Pressure
-	Version  int // another one for each Shape
-}
-
-// specOf returns the spec of the pool of that UID.
-func (w *world) specOf(uid protocol.UID) simSpec { return w.specs[uid] }
-
-// spec returns the spec of the nodes' pool as it is now; its shape is nil while
-// there is none.
-func (w *world) spec() simSpec {
-	p, _ := w.api.readPool(poolName)
-	return w.specOf(p.UID)
+// shape returns the shape of the nodes' pool as it is now; nil while there is none.
+func (w *world) shape() *allocator.Shape {
+	p, out := w.api.pools.read(string(poolName))
+	if out != protocol.Done {
+		return nil
+	}
+	shape, err := poolspec.ParsePool(kube.PoolText(p.obj))
+	must(err)
+	return shape
 }
 
 // beat is an accepted heartbeat: when, and the F that it told; and when the last one
@@ -195,11 +188,7 @@ func (w *world) fail(broken Invariant, format string, args ...any) {
 	}
 }
 
-func (w *world) count(what string) {
-	if w.stats != nil {
-		w.stats[what]++
-	}
-}
+func (w *world) count(what string) { w.stats[what]++ }
 
 // advance lets time pass: mostly a little, sometimes minutes.
 func (w *world) advance() {
@@ -252,11 +241,6 @@ func (w *world) act() {
 	if w.other != nil && w.one(2) {
 		w.hurry()
 	}
-	for _, n := range w.nodes { // lists that name no resourceVersion lag
-		if w.one(6) {
-			n.stale.next()
-		}
-	}
 	w.syncRacks()
 	w.letGoOfDevices()
 	w.check()
@@ -301,7 +285,7 @@ func (w *world) person() {
 	case 1:
 		w.lose(n)
 	case 2:
-		if l, ok := pickOf(w, w.api.leases.list(func(protocol.Lease) bool { return true })); ok {
+		if l, ok := pickOf(w, w.api.leases.list(nil)); ok {
 			w.finalizer(l.Name)
 		}
 	case 3:
@@ -377,13 +361,13 @@ func (w *world) deleteByHand(n *simNode) {
 		}
 		w.api.regs.remove(protocol.Meta{Name: string(n.name)})
 	case 1, 2:
-		if s, ok := pickOf(w, w.api.subs.list(func(protocol.SubLease) bool { return true })); ok {
+		if s, ok := pickOf(w, w.api.subs.list(nil)); ok {
 			w.logf("person: deletes use %s", s.Name)
 			w.excuse(s.UID)
 			w.api.subs.remove(s.Meta)
 		}
 	default:
-		if l, ok := pickOf(w, w.api.leases.list(func(protocol.Lease) bool { return true })); ok {
+		if l, ok := pickOf(w, w.api.leases.list(nil)); ok {
 			w.voidGrants(l)
 			w.logf("person: deletes lease %s", l.Name)
 			w.excuse(l.UID)
