@@ -90,6 +90,7 @@ func nodeBugs() []Bug {
 		{"M43", "a fencing write that changes nothing", 7500, []Invariant{I1}, withSlowWrites},
 		{"M44", "serve after another boot without a registration", 500, []Invariant{I1}, nil},
 		{"M45", "ignore the term", 100, []Invariant{I1}, nil},
+		{"M73", "change a pool's labels that were published to its readers", 20000, []Invariant{I4, I5}, withRacks},
 		{"M47", "siblings by their controller alone", 1000, []Invariant{I1}, withUses},
 	}
 }

@@ -127,6 +127,15 @@ var mutants = map[Fault][]mutation{
 	"M70": {{"ipam/node/agent/blocks_idle.go", "		if stay[r.Name] {", `		if stay[r.Name] && mutant.On != "M70" {`}},
 	"M71": {{"ipam/node/agent/devices.go", "|| sandboxes()(att.Pod.UID) {", `|| mutant.On != "M71" && sandboxes()(att.Pod.UID) {`}},
 	"M72": {{"ipam/node/agent/devices.go", "|| !slices.Contains(now.Devices, att.IfName))", `|| mutant.On != "M72" && !slices.Contains(now.Devices, att.IfName))`}},
+	"M73": {{"ipam/node/agent/pool_nodes.go", `	if was != nil {
+		maps.Copy(heard.Labels, was.Labels.Of(keys))
+	}
+`, `	if was != nil && was.Labels != nil && mutant.On == "M73" {
+		heard.Labels = was.Labels
+	} else if was != nil {
+		maps.Copy(heard.Labels, was.Labels.Of(keys))
+	}
+`}},
 }
 
 // step has the faults of mutatedStep.
