@@ -68,7 +68,7 @@ func nodeBugs() []Bug {
 		{"M30", "apply journalled DELs after a newer ADD", 800, []Invariant{I2}, nil},
 		{"M31", "take the address over while the old sandbox lives", 100, []Invariant{I1, I2}, nil},
 		{"M32", "collect garbage by the pod's object alone", 100, []Invariant{I2}, nil},
-		{"M33", "lease without a look at the pool afterwards", 10000, []Invariant{I1}, nil},
+		{"M33", "lease without a look at the pool afterwards", 25000, []Invariant{I1}, nil},
 		{"M34", "name leases by the pool's ranges", 1000, []Invariant{I1}, withEdits},
 		{"M40", "ignore that leases vanished, or that the API server went back", 600, []Invariant{I1}, withRestores},
 		{"M42", "never free what a DEL could not write", 100, []Invariant{I4}, nil},
@@ -87,11 +87,11 @@ func nodeBugs() []Bug {
 		{"M19", "F from the moment of the answer", 0, []Invariant{I1}, withSlowWrites},
 		{"M26", "serve without a confirmation", 300, []Invariant{I1, I3}, nil},
 		{"M27", "take a claim's status for its leases", 300, []Invariant{I1, I3}, withUses},
-		{"M43", "a fencing write that changes nothing", 7500, []Invariant{I1}, withSlowWrites},
+		{"M43", "a fencing write that changes nothing", 30000, []Invariant{I1}, withSlowWrites},
 		{"M44", "serve after another boot without a registration", 500, []Invariant{I1}, nil},
 		{"M45", "ignore the term", 100, []Invariant{I1}, nil},
 		{"M73", "change a pool's labels that were published to its readers", 20000, []Invariant{I4, I5}, withRacks},
-		{"M47", "siblings by their controller alone", 1000, []Invariant{I1}, withUses},
+		{"M47", "siblings by their controller alone", 10000, []Invariant{I1}, withUses},
 	}
 }
 
