@@ -176,24 +176,22 @@ func (a *API) createWithin(ctx context.Context, obj client.Object, d time.Durati
 // the object of meta's UID and resourceVersion. It names only what it changes,
 // so that fields which this program does not know survive it.
 func (a *API) swap(ctx context.Context, into client.Object, meta protocol.Meta, fields map[string]any) (protocol.Outcome, error) {
+	return swapBy(ctx, meta, fields, func(ctx context.Context, p client.Patch) error { return a.c.Patch(ctx, into, p) })
+}
+
+// swapStatus sends such a patch to the object's subresource status.
+func (a *API) swapStatus(ctx context.Context, into client.Object, meta protocol.Meta, fields map[string]any) (protocol.Outcome, error) {
+	return swapBy(ctx, meta, fields, func(ctx context.Context, p client.Patch) error { return a.c.Status().Patch(ctx, into, p) })
+}
+
+func swapBy(ctx context.Context, meta protocol.Meta, fields map[string]any, send func(context.Context, client.Patch) error) (protocol.Outcome, error) {
 	patch, err := SwapPatch(meta, fields)
 	if err != nil {
 		return protocol.Refused, err
 	}
 	ctx, cancel := withTimeout(ctx)
 	defer cancel()
-	return outcome(ctx, a.c.Patch(ctx, into, patch))
-}
-
-// swapStatus does for the status what swap does for the object.
-func (a *API) swapStatus(ctx context.Context, into client.Object, meta protocol.Meta, status any) (protocol.Outcome, error) {
-	patch, err := SwapPatch(meta, map[string]any{"status": status})
-	if err != nil {
-		return protocol.Refused, err
-	}
-	ctx, cancel := withTimeout(ctx)
-	defer cancel()
-	return outcome(ctx, a.c.Status().Patch(ctx, into, patch))
+	return outcome(ctx, send(ctx, patch))
 }
 
 // SwapPatch returns a merge patch of the given top-level fields that applies only to the object

@@ -49,14 +49,8 @@ func (a *API) AnnotatePod(ctx context.Context, key client.ObjectKey, uid protoco
 			texts[name] = nil
 		}
 	}
-	patch, err := SwapPatch(protocol.Meta{Name: key.String(), UID: uid}, map[string]any{"metadata": map[string]any{"annotations": texts}})
-	if err != nil {
-		return protocol.Refused, err
-	}
-	ctx, cancel := withTimeout(ctx)
-	defer cancel()
 	pod := metadataOf("Pod")
 	pod.SetNamespace(key.Namespace)
 	pod.SetName(key.Name)
-	return outcome(ctx, a.c.Status().Patch(ctx, pod, patch))
+	return a.swapStatus(ctx, pod, protocol.Meta{Name: key.String(), UID: uid}, map[string]any{"metadata": map[string]any{"annotations": texts}})
 }

@@ -136,7 +136,7 @@ func (a *API) PublishLease(ctx context.Context, name string, uid protocol.UID, p
 		fields["answered"] = p.Answered
 	}
 	obj := &v1alpha1.IPLease{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	return a.swapStatus(ctx, obj, protocol.Meta{Name: name, UID: uid}, fields)
+	return a.swapStatus(ctx, obj, protocol.Meta{Name: name, UID: uid}, map[string]any{"status": fields})
 }
 
 // toOutcome returns v with the outcome Done. If err says that the object could not be understood,

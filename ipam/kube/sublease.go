@@ -149,7 +149,7 @@ func (a *API) AnswerSubLease(ctx context.Context, s protocol.SubLease) (protocol
 		fields["refused"] = v1alpha1.Refusal{Reason: s.Refused.Reason, Message: s.Refused.Message}
 	}
 	obj := &v1alpha1.IPSubLease{ObjectMeta: metav1.ObjectMeta{Name: s.Name}}
-	return a.swapStatus(ctx, obj, s.Meta, fields)
+	return a.swapStatus(ctx, obj, s.Meta, map[string]any{"status": fields})
 }
 
 // ToSubLease writes an IPSubLease.
