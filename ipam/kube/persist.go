@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/watchlist"
+
+	"github.com/tenure-ipam/tenure/ipam/pause"
 )
 
 const (
@@ -66,16 +68,14 @@ func (p persistent) IsWatchListSemanticsUnSupported() bool {
 
 // persist calls try until the API server answers, or ctx ends, and returns what it said.
 func persist[T any](ctx context.Context, most time.Duration, try func() (T, error)) (T, error) {
-	pause := wait.Backoff{Duration: firstPause, Factor: 2, Jitter: 1, Cap: most, Steps: 100}
+	next := wait.Backoff{Duration: firstPause, Factor: 2, Jitter: 1, Cap: most, Steps: 100}
 	for {
 		got, err := try()
 		if err == nil || !away(err) {
 			return got, err
 		}
-		select {
-		case <-ctx.Done():
+		if !pause.For(ctx, next.Step()) {
 			return got, err
-		case <-time.After(pause.Step()):
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/audit"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
+	"github.com/tenure-ipam/tenure/ipam/pause"
 )
 
 // New returns the verb check.
@@ -85,10 +86,8 @@ func Find(ctx context.Context, s *session.Session, apart time.Duration) (Report,
 	}
 	found := audit.Look(state)
 	if len(found) > 0 {
-		select {
-		case <-ctx.Done():
+		if !pause.For(ctx, apart) {
 			return Report{}, context.Cause(ctx)
-		case <-time.After(apart):
 		}
 		if state, err = readState(ctx, s); err != nil {
 			return Report{}, err

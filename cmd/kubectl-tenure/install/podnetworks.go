@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -20,6 +21,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
+	"github.com/tenure-ipam/tenure/ipam/pause"
 )
 
 // networksBinding is what gives the controller its rights over PodNetworks.
@@ -74,8 +76,8 @@ func (u *uninstall) freePods(ctx context.Context) error {
 			break
 		}
 		found = false // once more, when every API server has heard of it
-		if err := pause(ctx); err != nil {
-			return err
+		if !pause.For(ctx, time.Second) {
+			return context.Cause(ctx)
 		}
 	}
 	if freed > 0 {

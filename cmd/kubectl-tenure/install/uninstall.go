@@ -25,6 +25,7 @@ import (
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/state"
+	"github.com/tenure-ipam/tenure/ipam/pause"
 )
 
 const uninstallHelp = `Takes Tenure off the nodes, and then says which command of Helm's or kubectl's removes the rest.
@@ -273,8 +274,8 @@ func (u *uninstall) clean(ctx context.Context) error {
 				"Tenure again as it was and uninstall it.\n")
 			return u.forget(ctx)
 		}
-		if err := pause(ctx); err != nil {
-			return err
+		if !pause.For(ctx, time.Second) {
+			return context.Cause(ctx)
 		}
 	}
 }
@@ -337,8 +338,8 @@ func (u *uninstall) forget(ctx context.Context) error {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("the pods of %s have not ended within %v: see kubectl --namespace %s get pods -o wide", agentName, u.wait, namespace)
 		}
-		if err := pause(ctx); err != nil {
-			return err
+		if !pause.For(ctx, time.Second) {
+			return context.Cause(ctx)
 		}
 	}
 }
@@ -378,14 +379,4 @@ func (u *uninstall) pools(ctx context.Context) ([]v1alpha1.IPPool, error) {
 		return nil, nil
 	}
 	return pools, err
-}
-
-// pause waits for a second, or until ctx ends.
-func pause(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(time.Second):
-		return nil
-	}
 }

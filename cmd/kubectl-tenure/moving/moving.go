@@ -33,6 +33,7 @@ import (
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/state"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
 	"github.com/tenure-ipam/tenure/ipam/kube"
+	"github.com/tenure-ipam/tenure/ipam/pause"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 )
 
@@ -363,10 +364,8 @@ func (m *moving) await(ctx context.Context, late string, look func(context.Conte
 		if done {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if !pause.For(ctx, time.Second) {
 			return context.Cause(ctx)
-		case <-time.After(time.Second):
 		}
 	}
 }

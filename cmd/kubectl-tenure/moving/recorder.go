@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/ipam/foreign"
 	"github.com/tenure-ipam/tenure/ipam/kube"
+	"github.com/tenure-ipam/tenure/ipam/pause"
 )
 
 // recorder writes whereabouts' objects.
@@ -120,14 +121,7 @@ func (r recorder) retry(ctx context.Context, write func() error, what string) er
 			return nil
 		}
 		passing := apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || strings.Contains(err.Error(), kube.FencePolicyName)
-		if passing {
-			select {
-			case <-ctx.Done():
-				passing = false
-			case <-time.After(200 * time.Millisecond):
-			}
-		}
-		if !passing {
+		if !passing || !pause.For(ctx, 200*time.Millisecond) {
 			return fmt.Errorf("%s: %w; the pools are stopped, and nothing is lost: call again when it is mended", what, err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/state"
+	"github.com/tenure-ipam/tenure/ipam/pause"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -135,10 +136,8 @@ func (r *release) await(ctx context.Context, l *lost) error {
 		if held == 0 {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if !pause.For(ctx, time.Second) {
 			return r.whyStopped(ctx, l.name, held)
-		case <-time.After(time.Second):
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/screen"
+	"github.com/tenure-ipam/tenure/ipam/pause"
 )
 
 // Output is what a listing verb is asked to write.
@@ -89,10 +90,8 @@ func (o *Output) Run(ctx context.Context, s *Session, show func(context.Context)
 		if err := show(ctx); err != nil {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if !pause.For(ctx, watchEvery) {
 			return nil
-		case <-time.After(watchEvery):
 		}
 	}
 }

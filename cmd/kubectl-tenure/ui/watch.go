@@ -21,6 +21,7 @@ import (
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/session"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/state"
 	"github.com/tenure-ipam/tenure/ipam/kube"
+	"github.com/tenure-ipam/tenure/ipam/pause"
 )
 
 // cluster is the objects that the page shows, kept up to date by watches with the user's rights. It
@@ -155,10 +156,8 @@ func (c *cluster) run(ctx context.Context) {
 			c.answered = c.Now()
 		}
 		c.mu.Unlock()
-		select {
-		case <-ctx.Done():
+		if !pause.For(ctx, askEvery) {
 			return
-		case <-time.After(askEvery):
 		}
 	}
 }

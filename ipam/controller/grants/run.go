@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/tenure-ipam/tenure/ipam/pause"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -11,10 +12,8 @@ import (
 // again and again. Two Runs of one Broker must not overlap; Runs of two controllers may.
 func (b *Broker) Run(ctx context.Context) error {
 	for !b.Start(ctx) {
-		select {
-		case <-ctx.Done():
+		if !pause.For(ctx, time.Second) {
 			return nil
-		case <-time.After(time.Second):
 		}
 	}
 	sweeps := time.NewTicker(min(b.cfg.IdleAfter/6, time.Second))

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/kube"
+	"github.com/tenure-ipam/tenure/ipam/pause"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -209,10 +210,8 @@ func (r *Reconciler) rewound(ctx context.Context, from, to protocol.Revision) er
 			return fmt.Errorf("%w (revision %s after %s)", errRewound, to, from)
 		}
 		r.Log.ErrorContext(ctx, "pools are not closed yet", "error", err)
-		select {
-		case <-ctx.Done():
+		if !pause.For(ctx, time.Second) {
 			return nil
-		case <-time.After(time.Second):
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/controller/neutron"
+	"github.com/tenure-ipam/tenure/ipam/pause"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -40,7 +41,7 @@ func (p *Ports) Run(ctx context.Context) error {
 		took := time.Since(begun) // in which others have waited for the lock
 		if job.empty() {
 			<-free
-			if !p.idle(ctx, wait) || !pause(ctx, min(10*took, time.Second)) {
+			if !p.idle(ctx, wait) || !pause.For(ctx, min(10*took, time.Second)) {
 				return nil
 			}
 			continue
@@ -64,16 +65,6 @@ func (p *Ports) idle(ctx context.Context, wait time.Duration) bool {
 		return false
 	}
 	return true
-}
-
-// pause waits, and reports whether ctx goes on.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // job is what one lane does: it makes ports, or deletes some.
