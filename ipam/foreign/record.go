@@ -16,6 +16,7 @@ type Record struct {
 	Object                string
 	Addr                  netip.Addr
 	PodNamespace, PodName string
+	Interface             string
 }
 
 // WhereaboutsPool reads one of whereabouts' IPPools: spec.allocations maps the offset of an
@@ -78,14 +79,15 @@ func reservedAddr(name string) (netip.Addr, bool) {
 	}
 }
 
-// recordOf reads podref, which says whose the address is.
+// recordOf reads {podref, ifname}.
 func recordOf(source, object string, addr netip.Addr, fields map[string]any) (r Record, fault string) {
 	ref, _ := fields["podref"].(string)
 	namespace, pod, ok := strings.Cut(ref, "/")
 	if !ok || namespace == "" || pod == "" || strings.Contains(pod, "/") {
 		return Record{}, fmt.Sprintf("%s: %v: podref %q is not namespace/name", source, addr, ref)
 	}
-	return Record{Source: source, Object: object, Addr: addr, PodNamespace: namespace, PodName: pod}, ""
+	iface, _ := fields["ifname"].(string)
+	return Record{Source: source, Object: object, Addr: addr, PodNamespace: namespace, PodName: pod, Interface: iface}, ""
 }
 
 // addOffset returns the address that lies a decimal number of addresses after base.
