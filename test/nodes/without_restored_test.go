@@ -105,7 +105,7 @@ func TestRestoredAPI(t *testing.T) {
 	if created == 0 {
 		t.Error("the restore lost no lease: this test shows nothing")
 	}
-	a.Refused(t, named, "has not been opened again")
+	a.Refused(t, named, "waits until the nodes have put back what they hold")
 	for i := range since { // a known owner is answered, also where the lease was lost
 		if again := mustAdd(t, a, on(fmt.Sprintf("a1-%d", i))); !slices.Equal(again, since[i:i+1]) {
 			t.Errorf("a known owner gets %v; want %v", again, since[i])
