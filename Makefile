@@ -351,7 +351,7 @@ proof-integration: root rig rig-neutron $(HELM) $(CRANE) $(GOTESTSUM)
 	@# Which tests these are: a line for each test, and one after it where that begins so.
 	tests=$$(sed -n 's/^func \(Test[A-Za-z0-9_]*\)(.*/\1/p; s/^\tproof\.Only(.*/only/p' test/*/*_test.go | grep -B1 '^only$$' | grep '^Test' | paste -sd '|'); \
 	$(filter-out -short,$(GO_TEST)) -p 1 -timeout 90m -run "^($$tests)\$$" $(ARGS) $$(go list $$(grep -l 'proof\.Only(' test/*/*_test.go | xargs -n1 dirname | sort -u | grep -v test/scale | sed 's,^,./,'))
-proof-race: root cc rig rig-foreign rig-chromium $(HELM) $(CRANE) $(GOTESTSUM)
+proof-race: root cc rig rig-foreign rig-prometheus rig-chromium $(HELM) $(CRANE) $(GOTESTSUM)
 	$(GO_RACE) -p 1 -timeout 90m $(ARGS) ./test/controller ./test/nodes ./test/operator
 proof-scale: root rig $(GOTESTSUM)
 	$(filter-out -short,$(GO_TEST)) -p 1 -timeout 90m $(ARGS) ./test/scale
