@@ -119,13 +119,8 @@ func (r *Reconciler) waiting(ctx context.Context, where ...client.ListOption) []
 // or had.
 func (r *Reconciler) ofDefinition(catalog *networks.Catalog) handler.EventHandler {
 	add := func(ctx context.Context, q trigger.Queue, network string) {
-		var list ipamclaims.IPAMClaimList
-		if err := r.Cache.List(ctx, &list, client.MatchingFields{unsettled: network}, client.UnsafeDisableDeepCopy); err != nil {
-			r.Log.ErrorContext(ctx, "claims cannot be listed", "network", network, "error", err)
-			return
-		}
-		for i := range list.Items {
-			q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		for _, claim := range trigger.Listed(ctx, r.Cache, r.Log, &ipamclaims.IPAMClaimList{}, client.MatchingFields{unsettled: network}) {
+			q.Add(claim)
 		}
 	}
 	of := func(o client.Object) string { return catalog.Of(o.(*nad.NetworkAttachmentDefinition)).Name }
