@@ -72,7 +72,7 @@ func patch(t *testing.T, o client.Object, body string) {
 // refusal returns an error unless err is a refusal that says every one of words.
 func refusal(err error, words ...string) error {
 	if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
-		return fmt.Errorf("%w; want it refused", err)
+		return fmt.Errorf("%v; want it refused", err)
 	}
 	for _, w := range words {
 		if !strings.Contains(err.Error(), w) {

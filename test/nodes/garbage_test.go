@@ -93,7 +93,7 @@ func TestTheCleanerIsSeenToBeAlive(t *testing.T) {
 	w.consistent([]*pod{alive})
 	eventually(t, 10*time.Second, func() error {
 		if body, err := metrics(address); !strings.Contains(body, metric+"1\n") {
-			return fmt.Errorf("the metrics do not have %q: %w", metric+"1", err)
+			return fmt.Errorf("the metrics do not have %q: %v", metric+"1", err)
 		}
 		return nil
 	})

@@ -46,7 +46,8 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// controller has the controller run in this test, or has none run. Whoever makes a pool calls it.
+// controller has the controller run in this test, or has none run. Whoever makes a pool calls it,
+// and a test without a pool by itself.
 // Starting and ending one takes time, so tests that want the same stand together, by the names of
 // their files.
 func controller(t testing.TB, runs bool) {

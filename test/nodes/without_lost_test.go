@@ -241,6 +241,7 @@ func TestTwoMachines(t *testing.T) {
 // TestStoreUnusable: an agent that cannot have a store says why and does not
 // serve; it does when that is mended.
 func TestStoreUnusable(t *testing.T) {
+	controller(t, false)
 	f := newFleet(t)
 	n := f.Start("no-store")
 	n.Stop()

@@ -243,11 +243,13 @@ func ends(t *testing.T, n *fleet.Node, words string) {
 }
 
 func TestSecondAgentOnOneSocket(t *testing.T) {
+	controller(t, false)
 	n := newFleet(t).Start("twice")
 	ends(t, n, "another tenured")
 }
 
 func TestUnknownPool(t *testing.T) {
+	controller(t, false)
 	n := newFleet(t, waits(500*time.Millisecond)).Start("unknown")
 	n.Refused(t, onPool("no-such-pool", "c1", "net1"), "pool no-such-pool does not exist")
 }

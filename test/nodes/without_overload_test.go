@@ -93,7 +93,7 @@ func goroutines() (int, error) {
 			return count, nil
 		}
 	}
-	return 0, fmt.Errorf("%s does not say how many goroutines there are: %w", metricsAt, err)
+	return 0, fmt.Errorf("%s does not say how many goroutines there are: %v", metricsAt, err)
 }
 
 // TestSlowDisk has hundreds of ADDs at once on a disk that takes a tenth of a second
