@@ -402,7 +402,7 @@ func TestUseBesideAnEarlierOne(t *testing.T) {
 				rechecks, end := context.WithCancel(t.Context())
 				defer end()
 				go func() {
-					for a.wait(rechecks, recheckEvery) {
+					for a.wait(rechecks, dueEvery) {
 						a.rights.recheckDue(rechecks)
 					}
 				}()

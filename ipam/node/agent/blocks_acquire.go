@@ -141,7 +141,7 @@ func (bs *blocks) probe(ctx context.Context, p *pool, known *knownPool, slot ass
 		if err != nil {
 			return nil, err
 		}
-		if !ok && trying { // this node is at the rest itself: what comes of that, it looks for room again
+		if !ok && trying { // this node is at the rest itself: afterwards there may be room
 			return nil, bs.awaitAcquire(ctx, p)
 		}
 		if !ok {

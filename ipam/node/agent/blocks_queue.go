@@ -11,8 +11,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// acquires are those of one pool, and the ADDs that wait for them. They bound how many blocks are
-// acquired at once.
+// acquires counts those of one pool that are under way, and the ADDs that wait for them.
 type acquires struct {
 	mu sync.Mutex
 	// queues are of slots for which an ADD waits, or an acquire is under way; guarded by mu.

@@ -147,9 +147,9 @@ func TestReserveAfterTheRegistration(t *testing.T) {
 	})
 }
 
-// TestQueuesOfNeeds: who waits for an address of another family, or of another view, is no
+// TestQueuesOfSlots: who waits for an address of another family, or of another view, is no
 // reason to begin no acquire, nor to wait for a block that is on its way to them.
-func TestQueuesOfNeeds(t *testing.T) {
+func TestQueuesOfSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, p := newBubbleAgent(t)
 		var b netipx.IPSetBuilder

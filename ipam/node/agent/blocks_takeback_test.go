@@ -89,7 +89,7 @@ func TestTakeBackOfAnEndedAdd(t *testing.T) {
 			t.Error("taken back, and the API server has not answered")
 		}
 		for range 20 { // of maintenance
-			time.Sleep(recheckEvery)
+			time.Sleep(dueEvery)
 			a.rights.recheckDue(t.Context())
 		}
 		now, _ := a.right(r.Name)
@@ -120,7 +120,7 @@ func TestTakesBackWhatIsInUse(t *testing.T) {
 		for range 20 { // of maintenance
 			a.rights.planRechecks(t.Context())
 			a.rights.recheckDue(t.Context())
-			time.Sleep(recheckEvery)
+			time.Sleep(dueEvery)
 		}
 		now, _ := a.right(r.Name)
 		if want := []netip.Addr{free}; !slices.Equal(leases.now.Ceded, want) || !slices.Equal(now.Ceded, want) || len(now.Taking) > 0 || !now.Usable(3) {

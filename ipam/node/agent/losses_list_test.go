@@ -147,7 +147,7 @@ func TestListsAfterRestore(t *testing.T) {
 		a.reg.mu.Lock()
 		a.reg.registrar.Term = 4
 		a.reg.mu.Unlock()
-		time.Sleep(recheckEvery)
+		time.Sleep(dueEvery)
 		synctest.Wait()
 		if at := leases.at(); len(at) != 2 {
 			t.Errorf("lists after %v; want a second one as soon as the agent is registered again", at)

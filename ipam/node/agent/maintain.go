@@ -9,7 +9,8 @@ import (
 
 // How often maintain does what.
 const (
-	recheckEvery = time.Second
+	// dueEvery is how often jobs look that find something only now and then.
+	dueEvery     = time.Second
 	idleEvery    = 5 * time.Second
 	journalEvery = 5 * time.Second
 	ownEvery     = time.Hour
@@ -29,8 +30,8 @@ func (a *Agent) maintain(ctx context.Context) error {
 		do               func(context.Context)
 	}{
 		{every: journalEvery, do: a.attachments.drainJournal},
-		{every: recheckEvery, needRegistration: true, do: a.rights.recheckDue},
-		{every: recheckEvery, do: a.pools.mend},
+		{every: dueEvery, needRegistration: true, do: a.rights.recheckDue},
+		{every: dueEvery, do: a.pools.mend},
 		{every: time.Minute, needRegistration: true, do: a.rights.planRechecks},
 		{every: ownEvery, do: a.attachments.sweepJournal},
 		{every: time.Minute, do: a.attachments.countDamaged},
@@ -38,9 +39,9 @@ func (a *Agent) maintain(ctx context.Context) error {
 		{every: forgetEvery, after: forgetEvery, needRegistration: true, do: a.pools.forget},
 		{every: forgetEvery, after: forgetEvery, do: a.strangers.forget},
 		{every: min(idleEvery, a.cfg.Idle), needRegistration: true, do: a.blocks.giveBack},
-		{every: recheckEvery, needRegistration: true, do: a.blocks.cedeExhausted},
+		{every: dueEvery, needRegistration: true, do: a.blocks.cedeExhausted},
 		{every: min(idleEvery, a.cfg.KeepRequest), needRegistration: true, do: a.expireRequests},
-		{every: max(recheckEvery, a.cfg.PublishEvery/6), needRegistration: true, do: a.rights.public.Round},
+		{every: max(dueEvery, a.cfg.PublishEvery/6), needRegistration: true, do: a.rights.public.Round},
 		{every: a.cfg.SweepEvery, do: a.attachments.sweep},
 		{every: a.cfg.SweepEvery, needRegistration: true, do: a.losses.thaw},
 	}

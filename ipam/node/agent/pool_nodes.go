@@ -92,7 +92,7 @@ func (ps *pools) hearLabels(told string) {
 // tried again with the next heartbeat.
 func (ps *pools) relabel(ctx context.Context) {
 	for _, p := range ps.followed() {
-		if err := ps.relabelPool(ctx, p); err != nil {
+		if err := ps.relabelPool(ctx, p); err != nil && ctx.Err() == nil {
 			ps.log.WarnContext(ctx, "pool not taken over with the node's labels", "pool", p.name, "error", err)
 			ps.mu.Lock()
 			ps.labels = ""

@@ -312,7 +312,7 @@ func TestAwaitsPoolThatWasJustClosed(t *testing.T) {
 }
 
 // TestAwaitsReopening: after the API server went back an ADD waits for its pool to be
-// opened again, also where only another one that is heard of late stands in the way.
+// usable again, also where only another one that is heard of late stands in the way.
 func TestAwaitsReopening(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, p := newBubbleAgent(t)
@@ -339,7 +339,7 @@ func TestAwaitsReopening(t *testing.T) {
 		a.pools.mend(t.Context())
 		synctest.Wait()
 		if len(ended) > 0 {
-			t.Fatalf("%v before the other pool was opened again", <-ended)
+			t.Fatalf("%v while the other pool waits", <-ended)
 		}
 		other.set(changed(other, func(k *knownPool) { k.Epoch = "2" }), false)
 		a.pools.mend(t.Context())

@@ -110,7 +110,7 @@ func (reg *registration) serving() (bool, string) {
 // await waits until the agent has a registration, or ctx ends.
 func (reg *registration) await(ctx context.Context) bool {
 	for !reg.registered() {
-		if !reg.wait(ctx, recheckEvery) {
+		if !reg.wait(ctx, dueEvery) {
 			return false
 		}
 	}

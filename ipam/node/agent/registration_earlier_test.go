@@ -57,7 +57,7 @@ func TestNothingIsLostBeforeTheRegistrationIsSeen(t *testing.T) {
 }
 
 // TestLeaseIsALostStoresAgain: a lease of a lost store's was made the new one's. The data
-// went back to before, and the pools have been opened again: the lease is lost. It must not
+// went back to before, and the pools wait no more: the lease is lost. It must not
 // show for ever anew that the data went back, which would close all pools each time (I4).
 func TestLeaseIsALostStoresAgain(t *testing.T) {
 	a := newRestoredAgent(t)

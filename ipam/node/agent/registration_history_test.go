@@ -207,7 +207,7 @@ func TestFirstHeardOverARestart(t *testing.T) {
 		t.Errorf("under restore: %v, and after a restart %v; want both", a.pools.isUnderRestore("lan"), b.pools.isUnderRestore("lan"))
 	}
 	if restored := b.reg.restored(); !b.reg.endRestore(restored) || b.pools.isUnderRestore("lan") {
-		t.Error("it is under restore when the others have been opened again")
+		t.Error("it is under restore when the others wait no more")
 	}
 }
 
@@ -501,7 +501,7 @@ func TestAnothersLease(t *testing.T) {
 	}
 }
 
-// TestFenceThatIsNotSent: a fencing write that waits for its pool to be opened again has
+// TestFenceThatIsNotSent: a fencing write that waits for its pool after a restore has
 // not been sent. Nothing is read to find out about it, and it is rechecked soon.
 func TestFenceThatIsNotSent(t *testing.T) {
 	a := newRestoredAgent(t)
@@ -592,8 +592,8 @@ func TestRequestWithoutItsAnswer(t *testing.T) {
 	}
 }
 
-// TestNamesThePoolThatIsReadLive: a pool that the watch shows opened again, and a live read does
-// not, is named as the one that is waited for.
+// TestNamesThePoolThatIsReadLive: a pool that the watch shows in a later epoch, and a live read
+// does not, is named as the one that is waited for.
 func TestNamesThePoolThatIsReadLive(t *testing.T) {
 	a := newRestoredAgent(t)
 	a.reg.history = protocol.History{}.SawEpoch("1").Rewound()

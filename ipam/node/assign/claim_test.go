@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-func claimAsk(container string, claim protocol.UID) Demand {
+func claimDemand(container string, claim protocol.UID) Demand {
 	a := demand(container)
 	a.Granted = []store.Address{{Addr: netip.MustParseAddr("10.0.0.5"), Bits: 24, Pool: "p"}}
 	a.Claim = &protocol.ClaimRef{Namespace: "ns", Name: "vm", UID: claim}
@@ -33,7 +33,7 @@ func TestClaimsAddresses(t *testing.T) {
 	st := openStore(t)
 	putUse(t, st, "u1")
 	putUse(t, st, "u2")
-	a := claimAsk("c1", "u1")
+	a := claimDemand("c1", "u1")
 	first := mustHold(t, st, a)
 	if got := addrs(first); got != "10.0.0.5/24" || first.Use != "u1.0" || first.Claim.UID != "u1" {
 		t.Errorf("got %s by %q for %v; want the claim's", got, first.Use, first.Claim)
@@ -41,16 +41,16 @@ func TestClaimsAddresses(t *testing.T) {
 	if again := mustHold(t, st, a); !cmp.Equal(first, again, cmpAddrs) {
 		t.Errorf("C10: %+v; want %+v", again, first)
 	}
-	other := claimAsk("c1", "u2")
+	other := claimDemand("c1", "u2")
 	if _, err := hold(st, other); !is[*ConflictError](err) {
 		t.Errorf("another claim for the attachment: %v; want ConflictError", err)
 	}
-	second := claimAsk("c1", "u1")
+	second := claimDemand("c1", "u1")
 	second.Key.IfName = "net2"
 	if _, err := hold(st, second); !is[*TakenError](err) {
 		t.Errorf("another interface of the pod: %v; want TakenError", err)
 	}
-	stranger := claimAsk("c2", "u1")
+	stranger := claimDemand("c2", "u1")
 	if _, err := hold(st, stranger); !is[*TakenError](err) {
 		t.Errorf("another pod: %v; want TakenError", err)
 	}
@@ -67,7 +67,7 @@ func TestClaimsAddresses(t *testing.T) {
 func TestClaimOfANewSandbox(t *testing.T) {
 	st := openStore(t)
 	putUse(t, st, "u1")
-	a := claimAsk("c1", "u1")
+	a := claimDemand("c1", "u1")
 	old := mustHold(t, st, a)
 	b := a
 	b.Key.ContainerID, b.Netns = "c2", "/run/netns/c2"
@@ -81,12 +81,12 @@ func TestClaimOfANewSandbox(t *testing.T) {
 	}
 }
 
-func TestAskThatContradictsItself(t *testing.T) {
+func TestDemandThatContradictsItself(t *testing.T) {
 	st := openStore(t)
 	p := openPool(t, st, "p", "10.0.0.0/29")
-	both := claimAsk("c1", "u1")
+	both := claimDemand("c1", "u1")
 	both.Slots = []Slot{p.any(allocator.IPv4)}
-	noUse := claimAsk("c1", "u1")
+	noUse := claimDemand("c1", "u1")
 	noUse.Use = ""
 	for name, a := range map[string]Demand{
 		"nothing": demand("c1"), "both": both, "no right": noUse, "no family": demand("c1", Slot{Pool: "p", Shape: p.shape}),
