@@ -16,13 +16,21 @@ type IPPoolStatus struct {
 	// +optional
 	Leasing Leasing `json:"leasing,omitempty"`
 
-	// opening is the pool's epoch, another word each time that the pool is opened, and
-	// when it has waited for the nodes after a restore. An agent that has seen the API
-	// server go back to an earlier state leases nothing of the pool before that.
+	// opening is the pool's epoch, another word each time that the pool is opened. An
+	// agent that has seen the API server go back to an earlier state leases nothing of
+	// the pool before it is in a later epoch.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Opening string `json:"opening,omitempty"`
+
+	// waited is the pool's epoch while it has waited for the nodes after a restore, and
+	// stays closed for another reason. It is later than opening, and goes when the pool
+	// is opened.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Waited string `json:"waited,omitempty"`
 
 	// blockPrefixLengths are the prefix lengths of the pool's blocks. They are
 	// written before the first lease and change only while the pool is closed.

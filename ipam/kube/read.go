@@ -107,13 +107,16 @@ func (a *API) Revision(ctx context.Context) (protocol.Revision, error) {
 	return protocol.Revision(list.ResourceVersion), nil
 }
 
+// Epoch returns the epoch of an IPPool; empty for one that was never opened, and never waited.
+func Epoch(o *v1alpha1.IPPool) string { return max(o.Status.Opening, o.Status.Waited) }
+
 // PoolOf reads what the protocol needs of an IPPool.
 func PoolOf(o *v1alpha1.IPPool) protocol.Pool {
 	text := PoolText(o)
 	text.PerNode = nil                     // what the subnets have the ranges have, and it is read at each event
 	shape, err := poolspec.ParsePool(text) // of one that cannot be read, the controller says so, and closes it
 	p := protocol.Pool{
-		Meta: MetaOf(o), Open: o.Status.Leasing == v1alpha1.LeasingOpen, Epoch: o.Status.Opening,
+		Meta: MetaOf(o), Open: o.Status.Leasing == v1alpha1.LeasingOpen, Epoch: Epoch(o),
 		Generation: o.Generation, Edited: err != nil || o.Status.ObservedGeneration > 0 && o.Status.ObservedGeneration < o.Generation,
 		Confirmed: o.Spec.TakeOver == v1alpha1.TakeOverConfirmed,
 	}

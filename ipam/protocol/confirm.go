@@ -68,8 +68,8 @@ func Confirmation(r Right, pool Pool, outcome Outcome) (Outcome, string) {
 //
 // An answer is written once. If r has an answer and the sub-lease has none any more, the API
 // server's data went back in time, and the grants are gone too. The controller does not know of
-// them, and may give the addresses to others once it has opened the pools again. restored says that
-// they are still closed: until then the request may yet get the answer that it had.
+// them, and may give the addresses to others once the pools wait no more. restored says that
+// they still wait: until then the request may yet get the answer that it had.
 func ConfirmRequest(r Right, s SubLease, restored bool) (addrs []netip.Addr, leases []string, outcome Outcome, why string) {
 	switch {
 	case s.Refused != nil:

@@ -25,7 +25,7 @@ type History struct {
 	// Epoch is the greatest epoch of any pool that the agent has heard of.
 	Epoch string `json:"opening,omitempty"`
 	// Restored is set from when the API server was seen to have gone back until the
-	// node's pools have been opened again.
+	// node's pools wait for nodes no more.
 	Restored *Restoration `json:"restored,omitempty"`
 	// HeardSince are the pools that the agent has first heard of since then, and of which it has
 	// no lease.
@@ -116,9 +116,9 @@ func (s Registrar) Rewound() Registrar {
 	return s
 }
 
-// EndedFor reports whether a pool waits for nodes no more after r: it is in a later epoch than r's.
-// It may be closed all the same.
-func (r Restoration) EndedFor(p Pool) bool { return p.Epoch > r.Epoch }
+// EndedFor reports whether a pool in epoch waits for nodes no more after r: the epoch is later than
+// r's. The pool may be closed all the same.
+func (r Restoration) EndedFor(epoch string) bool { return epoch > r.Epoch }
 
 // RecordBehind reports whether an object, read live by an agent that had seen h, shows that the API
 // server went back: it is of an earlier state than r, its record. It is false in three cases. Once
@@ -185,7 +185,7 @@ type Restoration struct {
 	// API server went back.
 	Back bool
 	// Epoch is the greatest epoch of any pool that this agent has ever heard of. A pool that
-	// was last opened in it, or in an earlier one, was opened before the API server went back.
+	// is in it, or in an earlier one, has not waited since the API server went back.
 	Epoch string
 }
 

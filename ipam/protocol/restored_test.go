@@ -50,7 +50,7 @@ func TestHistory(t *testing.T) {
 		pool Pool
 		want bool
 	}{{Pool{Open: true, Epoch: "w2"}, false}, {Pool{Open: true, Epoch: "w1"}, false}, {Pool{Epoch: "w3"}, true}, {Pool{Open: true, Epoch: "w3"}, true}} {
-		if got := r.Restored.EndedFor(tt.pool); got != tt.want {
+		if got := r.Restored.EndedFor(tt.pool.Epoch); got != tt.want {
 			t.Errorf("%+v waits no more: %v; want %v", tt.pool, got, tt.want)
 		}
 	}

@@ -187,6 +187,15 @@ func (s seen) lease(st *v1alpha1.IPPoolStatus) plan {
 	if s.shape == nil {
 		return s.shut(st, whyShapeless(s.pool), s.fault)
 	}
+	now := sizesIn(*st)
+	whole := s.shape // the size is that of the spec, whatever of it is withheld for now
+	if s.whole != nil {
+		whole = s.whole
+	}
+	want := now.wanted(whole, askedSize(s.pool.Spec))
+	if p, wait := s.takeSizes(st, now, want); wait {
+		return p
+	}
 	if len(s.overlaps.older) > 0 {
 		return s.shut(st, v1alpha1.ReasonOverlap, fmt.Sprintf(
 			"the pool shares addresses of domain %s with %s: change the ranges, or the domain", s.pool.Spec.Domain, strings.Join(few(s.overlaps.older, "pools"), ", ")))
@@ -201,12 +210,6 @@ func (s seen) lease(st *v1alpha1.IPPoolStatus) plan {
 	if s.pool.Spec.Allocation == v1alpha1.AllocationStopped {
 		return s.shut(st, v1alpha1.ReasonStopped, "the pool gives no addresses: its spec.allocation is Stopped")
 	}
-	now := sizesIn(*st)
-	whole := s.shape // the size is that of the spec, whatever of it is withheld for now
-	if s.whole != nil {
-		whole = s.whole
-	}
-	want := now.wanted(whole, askedSize(s.pool.Spec))
 	if s.pool.Spec.Domain != "" && (st.Leasing != v1alpha1.LeasingOpen || s.edited()) {
 		with := cmp.Or(s.live, s.cached)
 		if with == nil {
@@ -247,14 +250,6 @@ func (s seen) lease(st *v1alpha1.IPPoolStatus) plan {
 		}
 		return s.open(st, now, want)
 	}
-	// What nodes have put back after a restore may have a size that was decided after the
-	// backup: then it is the status that went back. Else no node decides a size by its leases.
-	if held := now.inUse(s.live.leases); s.restored != nil && !held.equal(now) && held.complete(s.shape) {
-		if _, found := held.misfit(uid, s.live.leases); !found {
-			st.BlockPrefixLengths = held.status()
-			return s.shut(st, v1alpha1.ReasonBlockSizeChanging, fmt.Sprintf("blocks now have %v, as those that are leased", held))
-		}
-	}
 	reason, what := v1alpha1.ReasonBlockSizeChanging, fmt.Sprintf("which has another size than blocks of %v", want)
 	if bad.PoolUID != uid {
 		reason, what = v1alpha1.ReasonEarlierPool, "of an earlier pool of this name"
@@ -285,10 +280,11 @@ func (s seen) open(st *v1alpha1.IPPoolStatus, now, want sizes) plan {
 			// The time at which the pool was made: if a backup has brought back a pool that
 			// had been opened before, its agents know a later epoch, and their registrations
 			// name that.
-			st.Opening = protocol.EpochAfter(s.pool.CreationTimestamp.Time, s.restored.named())
+			st.Opening = protocol.EpochAfter(s.pool.CreationTimestamp.Time, st.Waited, s.restored.named())
 		} else {
 			st.Opening = s.nextEpoch(st)
 		}
+		st.Waited = ""
 	}
 	st.Leasing = v1alpha1.LeasingOpen
 	s.ready(st, metav1.ConditionTrue, v1alpha1.ReasonOpen, fmt.Sprintf("blocks of %v may be leased", now))
@@ -303,18 +299,19 @@ func (s seen) open(st *v1alpha1.IPPoolStatus, now, want sizes) plan {
 // nextEpoch returns an epoch that begins now. What a registration says must not close the pool once
 // more.
 func (s seen) nextEpoch(st *v1alpha1.IPPoolStatus) string {
-	return protocol.EpochAfter(s.now, s.lastEpoch, st.Opening, s.restored.named())
+	return protocol.EpochAfter(s.now, s.lastEpoch, st.Opening, st.Waited, s.restored.named())
 }
 
-// sameEpoch are the reasons for which a pool is closed and stays in its epoch after a restore: it
-// waits for nodes, or what they have put back may still decide the size of its blocks.
-var sameEpoch = []string{v1alpha1.ReasonRestored, v1alpha1.ReasonBlockSizeChanging, v1alpha1.ReasonEarlierPool}
+// waiting are the reasons for which a pool waits after a restore, and stays in its epoch: for the
+// nodes, or for leases that stand in its way.
+var waiting = []string{v1alpha1.ReasonRestored, v1alpha1.ReasonBlockSizeChanging, v1alpha1.ReasonEarlierPool}
 
-// shut closes the pool. If it has waited for the nodes after a restore, another epoch begins: so
-// they know that it waits no more, although it is not opened.
+// shut closes the pool. If it has waited after a restore, and stays closed for another reason, an
+// epoch begins, so that the nodes know that it waits no more.
 func (s seen) shut(st *v1alpha1.IPPoolStatus, reason, message string) plan {
-	if s.restored != nil && st.Opening != "" && !slices.Contains(sameEpoch, reason) {
-		st.Opening = s.nextEpoch(st)
+	was := meta.FindStatusCondition(st.Conditions, v1alpha1.PoolReady)
+	if s.restored != nil && was != nil && slices.Contains(waiting, was.Reason) && !slices.Contains(waiting, reason) {
+		st.Waited = s.nextEpoch(st)
 	}
 	st.Leasing = v1alpha1.LeasingClosed
 	s.ready(st, metav1.ConditionFalse, reason, message)

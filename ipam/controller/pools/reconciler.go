@@ -318,6 +318,10 @@ func (r *Reconciler) patch(ctx context.Context, base *v1alpha1.IPPool, metadata 
 	maps.Copy(own, metadata)
 	body := map[string]any{"metadata": own}
 	if status != nil {
+		var waited *string
+		if status.Waited != "" {
+			waited = &status.Waited
+		}
 		body["status"] = struct {
 			*v1alpha1.IPPoolStatus
 			// A merge patch removes what is null, and leaves alone what it lacks.
@@ -326,7 +330,8 @@ func (r *Reconciler) patch(ctx context.Context, base *v1alpha1.IPPool, metadata 
 			Selectors   []v1alpha1.SelectorStatus `json:"selectors"`
 			Fenced      []string                  `json:"fenced"`
 			FencedSince *metav1.Time              `json:"fencedSince"`
-		}{status, status.Withheld, status.Gateways, status.Selectors, status.Fenced, status.FencedSince}
+			Waited      *string                   `json:"waited"`
+		}{status, status.Withheld, status.Gateways, status.Selectors, status.Fenced, status.FencedSince, waited}
 	}
 	raw, err := json.Marshal(body)
 	if err != nil {

@@ -198,7 +198,7 @@ func (l *registrations) credibleEpoch(w epochs, now time.Time) (epoch, restoredN
 }
 
 // restoration returns what is known of an API server that has gone back, or nil for a pool that
-// need not be closed for it: a pool that was opened since, and is not closed for a restoration
+// need not be closed for it: a pool that has waited since, and is not closed for a restoration
 // already. epoch is the pool's (see [epochs.of]), and w are the epochs of all pools.
 func (l *registrations) restoration(epoch string, w epochs, closed bool, now time.Time) *restoration {
 	r := &restoration{}

@@ -23,15 +23,15 @@ const usualFence = 15 * time.Minute
 
 // restoration is what is known of an API server whose data went back to an earlier
 // state, as after a restore of etcd: blocks that nodes hold may have no lease any
-// more. Every pool is closed then, and opened again when the nodes have put back
+// more. Every pool is closed then, and waits until the nodes have put back
 // what they hold.
 //
-// It rests on the epochs of the pools. Each time that a pool is opened an epoch begins, greater
-// than all before it. Only a pool's first epoch is the time at which the pool was made, unless
-// registrations name a later one. A registration names the last epoch that its agent had heard
-// of when it saw the API server go back. Pools of that epoch or an earlier one are closed, and
-// pools opened since are not. So a pool that has been opened again is not closed once more by
-// what registrations still say, whoever leads.
+// It rests on the epochs of the pools. Each time that a pool is opened, or has waited and stays
+// closed, an epoch begins, greater than all before it. Only a pool's first epoch is the time at
+// which the pool was made, unless registrations name a later one. A registration names the last
+// epoch that its agent had heard of when it saw the API server go back. Pools of that epoch or an
+// earlier one are closed, and pools of a later one are not. So a pool that has waited is not closed
+// once more by what registrations still say, whoever leads.
 type restoration struct {
 	// epoch is the greatest epoch that a registration names, and restoredNode the node of that
 	// registration. Both are empty where only a controller has seen the API server go back.
@@ -65,7 +65,7 @@ type absent struct {
 //
 // A node that has sent two heartbeats since then, and says nothing, is not waited for: it had the
 // answer to the first before it sent the second, and that answer showed it nothing new. This holds
-// for a node that has joined since, and for one whose pools have all been opened again before
+// for a node that has joined since, and for one whose pools have all waited before
 // this one. A node that does not reach the API server says nothing either, but sends no heartbeat.
 func (r restoration) waitedFor(closed time.Duration) (nodes []string, never bool) {
 	for _, m := range r.missing {
@@ -82,7 +82,7 @@ func (r restoration) waitedFor(closed time.Duration) (nodes []string, never bool
 // that is further ahead than that, and than the epochs of all pools, is not believed.
 const clockSkew = 24 * time.Hour
 
-// openedBefore reports whether a pool of this epoch was last opened before the API server went
+// openedBefore reports whether a pool of this epoch has not waited since the API server went
 // back. restored is the greatest epoch that a registration names, or empty.
 func openedBefore(restored, epoch string) bool { return restored != "" && epoch <= restored }
 
@@ -216,7 +216,8 @@ func (r *Reconciler) rewound(ctx context.Context, from, to protocol.Revision) er
 	}
 }
 
-// closeAll closes all pools, by a live list: one that is closed already would be opened at once.
+// closeAll marks all pools as closed for a restore, by a live list: one that is closed for another
+// reason might be opened at once.
 func (r *Reconciler) closeAll(ctx context.Context) error {
 	pools, err := r.Live.IPPools(ctx)
 	if err != nil {
@@ -249,15 +250,15 @@ type epochs struct {
 // of returns a pool's epoch. A pool that never was opened counts as opened when it was made: it
 // may have been opened since the backup. Its epoch is then no later than the last of all pools.
 func (w epochs) of(pool *v1alpha1.IPPool) string {
-	if pool.Status.Opening != "" {
-		return pool.Status.Opening
+	if epoch := kube.Epoch(pool); epoch != "" {
+		return epoch
 	}
 	return min(w.last, protocol.EpochAfter(pool.CreationTimestamp.Time))
 }
 
 func epochsOf(pools []v1alpha1.IPPool) (w epochs) {
 	for i := range pools {
-		w.last = max(w.last, pools[i].Status.Opening)
+		w.last = max(w.last, kube.Epoch(&pools[i]))
 		w.made = max(w.made, protocol.EpochAfter(pools[i].CreationTimestamp.Time))
 	}
 	return w
@@ -296,7 +297,7 @@ func (r *Reconciler) Restored(ctx context.Context, names ...protocol.PoolName) (
 			}
 			return false, fmt.Errorf("read pool %s: %w", name, err)
 		}
-		if !Restored(&p) && (greatest == "" || p.Status.Opening > greatest) {
+		if !Restored(&p) && (greatest == "" || kube.Epoch(&p) > greatest) {
 			continue // it is open; else all pools are listed
 		}
 		if all == nil {

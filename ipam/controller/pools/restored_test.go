@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -322,10 +323,10 @@ func TestAnotherLeaderBeginsAnew(t *testing.T) {
 
 // lookAt has r look at p, the only pool, and p get the status that it decides. It returns the
 // reason of p's condition Ready, or that p is let go of.
-func lookAt(t *testing.T, r *Reconciler, p *v1alpha1.IPPool, now time.Time) string {
+func lookAt(t *testing.T, r *Reconciler, p *v1alpha1.IPPool, now time.Time, leases ...protocol.Lease) string {
 	t.Helper()
 	all := epochsOf([]v1alpha1.IPPool{*p})
-	s := seen{pool: p, now: now, live: &live{pool: p}, lastEpoch: all.last}
+	s := seen{pool: p, now: now, live: &live{pool: p, leases: leases}, lastEpoch: all.last}
 	s.shape, s.fault = shapeOf(p)
 	s.restored, s.closedFor = r.restorationOf(p, all, now)
 	got := decide(s)
@@ -338,26 +339,64 @@ func lookAt(t *testing.T, r *Reconciler, p *v1alpha1.IPPool, now time.Time) stri
 	return ready(p.Status).Reason
 }
 
-// TestStoppedPoolWaitsOnce: a pool that stays stopped waits for the nodes as others do. Then it is
-// in a later epoch, so that neither its nodes nor another leader wait again.
+// TestStoppedPoolWaitsOnce: a pool that stays stopped waits for the nodes as others do, also one
+// that was never opened by the restored data. Then it is in a later epoch, so that neither its
+// nodes nor another leader wait again, whatever a registration says. When it is started it is
+// opened in a later epoch still.
 func TestStoppedPoolWaitsOnce(t *testing.T) {
-	p := with(pool("10.0.0.0/24"), open(32))
+	for name, p := range map[string]*v1alpha1.IPPool{"opened": with(pool("10.0.0.0/24"), open(32)), "never opened": pool("10.0.0.0/24")} {
+		for _, word := range []string{"1", protocol.EpochAfter(noon)[:11] + "~"} { // the second no controller wrote
+			p := p.DeepCopy()
+			p.Spec.Allocation = v1alpha1.AllocationStopped
+			was := p.Status.Opening
+			r := &Reconciler{}
+			r.regs.observe(saying(regAt("a", 0), true, word), noon)
+			for at := time.Duration(0); at < 8*time.Minute; at += recheckAfter {
+				if got := lookAt(t, r, p, noon.Add(at)); got != v1alpha1.ReasonRestored || p.Status.Waited != "" {
+					t.Fatalf("%s: after %v: %s, in epoch %s; want Restored, in that of before", name, at, got, kube.Epoch(p))
+				}
+			}
+			got, epoch := lookAt(t, r, p, noon.Add(9*time.Minute)), kube.Epoch(p)
+			if got != v1alpha1.ReasonStopped || epoch <= was || p.Status.Opening != was || p.Status.Leasing != v1alpha1.LeasingClosed {
+				t.Errorf("%s: %s and %s, opened in %s, in epoch %s; want Stopped and Closed, not opened, and in a later one", name, got, p.Status.Leasing, p.Status.Opening, epoch)
+			}
+			if got := lookAt(t, r, p, noon.Add(9*time.Minute+time.Second)); got != v1alpha1.ReasonStopped || kube.Epoch(p) != epoch {
+				t.Errorf("%s: the next look: %s, in epoch %s; want as it was", name, got, kube.Epoch(p))
+			}
+			if word != "1" {
+				continue
+			}
+			another := &Reconciler{}
+			another.regs.observe(saying(regAt("a", 100), true, word), noon.Add(100*time.Minute))
+			if got := lookAt(t, another, p, noon.Add(100*time.Minute)); got != v1alpha1.ReasonStopped || kube.Epoch(p) != epoch {
+				t.Errorf("%s: another leader: %s, in epoch %s; want as it was", name, got, kube.Epoch(p))
+			}
+			p.Spec.Allocation = ""
+			for range 3 {
+				got = lookAt(t, another, p, noon.Add(101*time.Minute))
+			}
+			if got != v1alpha1.ReasonOpen || p.Status.Opening <= epoch || p.Status.Waited != "" {
+				t.Errorf("%s: started: %s in epoch %s, waited in %s; want Open, in one after %s alone", name, got, p.Status.Opening, p.Status.Waited, epoch)
+			}
+		}
+	}
+}
+
+// TestStoppedPoolTakesSizes: a stopped pool, too, takes over the block size of what the nodes have
+// put back, before they go by what it has.
+func TestStoppedPoolTakesSizes(t *testing.T) {
+	p := with(pool("10.0.0.0/24"), closed(29))
 	p.Spec.Allocation = v1alpha1.AllocationStopped
 	r := &Reconciler{}
 	r.regs.observe(saying(regAt("a", 0), true, "1"), noon)
-	for at := time.Duration(0); at < 8*time.Minute; at += recheckAfter {
-		if got := lookAt(t, r, p, noon.Add(at)); got != v1alpha1.ReasonRestored || p.Status.Opening != "1" {
-			t.Fatalf("after %v: %s, in epoch %s; want Restored, in epoch 1", at, got, p.Status.Opening)
+	for at := time.Duration(0); at <= 9*time.Minute; at += recheckAfter {
+		got := lookAt(t, r, p, noon.Add(at), lease("10.0.0.0/28", "p1"))
+		if bits := *p.Status.BlockPrefixLengths.IPv4; got == v1alpha1.ReasonStopped && bits != 28 || p.Status.Waited != "" && bits != 28 {
+			t.Fatalf("after %v: %s, with blocks of /%d, waited in %q", at, got, bits, p.Status.Waited)
 		}
 	}
-	got, epoch := lookAt(t, r, p, noon.Add(9*time.Minute)), p.Status.Opening
-	if got != v1alpha1.ReasonStopped || epoch <= "1" || p.Status.Leasing != v1alpha1.LeasingClosed {
-		t.Errorf("%s and %s, in epoch %s; want Stopped and Closed, in a later one", got, p.Status.Leasing, epoch)
-	}
-	another := &Reconciler{}
-	another.regs.observe(saying(regAt("a", 100), true, "1"), noon.Add(100*time.Minute))
-	if got := lookAt(t, another, p, noon.Add(100*time.Minute)); got != v1alpha1.ReasonStopped || p.Status.Opening != epoch {
-		t.Errorf("another leader: %s, in epoch %s; want as it was", got, p.Status.Opening)
+	if p.Status.Waited == "" {
+		t.Error("it still waits")
 	}
 }
 
@@ -396,6 +435,7 @@ func TestClosedPoolsWaitToo(t *testing.T) {
 			seen{pool: p, now: noon}.shut(&p.Status, v1alpha1.ReasonBlockSizeChanging, "blocks are about to have others")
 		},
 		"it is open":          func(*v1alpha1.IPPool) {},
+		"it was never opened": func(p *v1alpha1.IPPool) { p.Status.Opening, p.Status.Leasing = "", "" },
 		"it is being deleted": deleted,
 	} {
 		p := with(pool("10.0.0.0/24"), open(32), change)

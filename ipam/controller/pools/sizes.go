@@ -157,3 +157,25 @@ func (s sizes) String() string {
 	}
 	return text + unit
 }
+
+// takeSizes has a pool that has waited after a restore take over the block sizes of what the nodes
+// have put back, where no others fit: they were decided after the backup, and the status went back.
+// Else no node decides a size by its leases. If wait is true the pool waits, by p.
+func (s seen) takeSizes(st *v1alpha1.IPPoolStatus, now, want sizes) (p plan, wait bool) {
+	switch {
+	case s.restored == nil || st.Leasing == v1alpha1.LeasingOpen:
+		return plan{}, false
+	case s.live == nil:
+		return plan{readLive: true}, true
+	}
+	fits := func(of sizes) bool {
+		_, bad := of.misfit(protocol.UID(s.pool.UID), s.live.leases)
+		return !bad && of.complete(s.shape)
+	}
+	held := now.inUse(s.live.leases)
+	if fits(want) || fits(now) || held.equal(now) || !fits(held) {
+		return plan{}, false
+	}
+	st.BlockPrefixLengths = held.status()
+	return s.shut(st, v1alpha1.ReasonBlockSizeChanging, fmt.Sprintf("blocks now have %v, as those that are leased", held)), true
+}

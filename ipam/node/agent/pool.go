@@ -29,6 +29,7 @@ type pool struct {
 	changed chan struct{} // guarded by mu; closed and replaced at each change
 	// refused says why what was heard last was not taken over; empty: it was. Guarded by mu.
 	refused string
+	epoch   string // guarded by mu; as heard last, also where the rest was refused
 
 	// missed is how many calls of [pools.forget] in a row have found the pool gone, and named by
 	// nobody; guarded by pools.mu.
@@ -80,6 +81,23 @@ func (p *pool) refuse(why string) {
 	defer p.mu.Unlock()
 	p.refused = why
 	p.wakeLocked()
+}
+
+// heardEpoch notes in which epoch p is, before the rest of what was heard is taken over.
+func (p *pool) heardEpoch(epoch string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.epoch = epoch
+}
+
+// lastEpoch returns in which epoch p is, as heard last, and whether it is gone or about to go.
+func (p *pool) lastEpoch() (epoch string, gone bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.known == nil {
+		return p.epoch, p.absent
+	}
+	return max(p.epoch, p.known.Epoch), p.absent || p.known.Deleting
 }
 
 // whyRefused says why what was heard of p last could not be taken over; empty: it was.

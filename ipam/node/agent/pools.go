@@ -153,6 +153,7 @@ func (ps *pools) hear(ctx context.Context, p *pool, heard Pool, exists bool) err
 		first = !leased[p.name]
 	}
 	since := ps.reg.heardEpoch(heard.Pool, first)
+	p.heardEpoch(heard.Epoch)
 	if heard.Edited && was != nil {
 		heard.Text = withoutAdded(heard.Text, was.whole)
 	}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -40,10 +41,14 @@ func (e *restoreError) Error() string {
 // back their blocks of it. So it waits until this node has said that it has put back its own, and
 // the pools that it knew before wait no more.
 func (ps *pools) underRestore(name protocol.PoolName) error {
-	known, absent := ps.heard(name) // first: a pool is noted as heard since before it is known
+	epoch, gone, refused := "", false, ""
+	if p := ps.entry(name); p != nil { // first: a pool is noted as heard since before it is known
+		epoch, gone = p.lastEpoch()
+		refused = p.whyRefused()
+	}
 	h := ps.reg.era().history
-	if !endedFor(h, known, absent) {
-		return &restoreError{Pool: name, Of: name}
+	if !endedFor(h, epoch, gone) {
+		return &restoreError{name, name, refused}
 	}
 	if !h.IsHeardSince(name) {
 		return nil
@@ -61,9 +66,9 @@ func (ps *pools) underRestore(name protocol.PoolName) error {
 func (ps *pools) isUnderRestore(name protocol.PoolName) bool { return ps.underRestore(name) != nil }
 
 // endedFor reports whether a pool, as last heard of, waits for nodes no more since the API server
-// has gone back, or is gone.
-func endedFor(h protocol.History, known *knownPool, absent bool) bool {
-	return h.Restored == nil || absent || known != nil && (known.Deleting || h.Restored.EndedFor(known.Pool.Pool))
+// has gone back.
+func endedFor(h protocol.History, epoch string, gone bool) bool {
+	return h.Restored == nil || gone || h.Restored.EndedFor(epoch)
 }
 
 // rightUnderRestore is underRestore for a right, whatever its kind.
@@ -106,9 +111,21 @@ func (ps *pools) ofEarlierPool(r protocol.Right) bool {
 }
 
 // waitsForPool reports whether r has been written in the term, and its confirmation waits for
-// nothing but a pool that waits for nodes. A request's may come before: the controller answers it.
+// nothing but news of a pool: that it waits for nodes no more, or is open. A request's may come
+// before: the controller answers it.
 func (ps *pools) waitsForPool(r protocol.Right) bool {
-	return r.Kind != protocol.RightRequest && r.Unconfirmed(ps.reg.term()) && !ps.reg.isUnseen(r.Name) && ps.rightUnderRestore(r) != nil
+	if r.Kind == protocol.RightRequest || !r.Unconfirmed(ps.reg.term()) || ps.reg.isUnseen(r.Name) {
+		return false
+	}
+	return ps.rightUnderRestore(r) != nil || r.Kind == protocol.RightLease && ps.isShutFor(r)
+}
+
+// isShutFor reports whether the pool of a lease is closed, and would confirm the lease if it were
+// open. One that is deleted, or has other blocks, waits itself for the lease to go.
+func (ps *pools) isShutFor(r protocol.Right) bool {
+	known, absent := ps.heard(r.Pool)
+	return known != nil && !absent && !known.Deleting && !known.Open && known.UID == r.PoolUID &&
+		known.bits(allocator.FamilyOf(r.Block.Addr())) == r.Block.Bits()
 }
 
 // unleasable returns what stands against leasing a block of pool name, which is as
@@ -196,8 +213,7 @@ func (ps *pools) leased(ctx context.Context) (of map[protocol.PoolName]bool, err
 // nodes; nil if there is none.
 func (ps *pools) waiting(h protocol.History) *pool {
 	for _, p := range ps.followed() {
-		known, absent, _ := p.now()
-		if !h.IsHeardSince(p.name) && !endedFor(h, known, absent) {
+		if epoch, gone := p.lastEpoch(); !h.IsHeardSince(p.name) && !endedFor(h, epoch, gone) {
 			return p
 		}
 	}

@@ -63,7 +63,7 @@ func (reg *registration) judge(ctx context.Context, s era, behind bool, saw func
 	reg.disputed, reg.unseen, reg.late = nil, nil, nil
 	reg.mu.Unlock()
 	reg.metrics.rewound.Inc()
-	reg.log.ErrorContext(ctx, "the API server has gone back to an earlier state: nothing is leased or given back until the controller has opened the pools again", "node", reg.cfg.Node)
+	reg.log.ErrorContext(ctx, "the API server has gone back to an earlier state: nothing is leased or given back until the nodes have put back what they hold", "node", reg.cfg.Node)
 	reg.beatSoon()
 	reg.listSoon()
 	if _, err := reg.keepHistory(ctx); err != nil {

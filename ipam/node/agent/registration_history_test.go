@@ -245,13 +245,16 @@ func TestStoppedPoolHoldsNothingUp(t *testing.T) {
 	a.reg.registrar.Term, a.reg.registrar.Seen.Restored = 9, a.reg.restored().String()
 	want("this node alone has put back what it holds", waits, waits+besides)
 	a.pools.get("old").refuse("cannot be used: no ranges")
-	want("the pool cannot be read", waits, waits+" (cannot be used: no ranges)"+besides)
+	want("the pool cannot be read", waits+" (cannot be used: no ranges)", waits+" (cannot be used: no ranges)"+besides)
 	a.pools.mend(t.Context())
 	if a.reg.restored() == nil {
 		t.Error("the restore has ended while a pool waits")
 	}
 	old.Epoch = "2" // the controller has waited
-	hear(old)
+	old.Text.Ranges = []poolspec.RangeText{{CIDR: "10.2.0.0/99"}}
+	if a.pools.hear(t.Context(), a.pools.get("old"), old, true) == nil {
+		t.Fatal("a pool without a readable range is taken over")
+	}
 	want("the nodes have put back what they hold", "", "")
 	a.pools.mend(t.Context())
 	if a.reg.restored() != nil {

@@ -66,7 +66,7 @@ func (c carefulLeases) NodeLeases(ctx context.Context, node protocol.NodeName) (
 }
 
 // disputed returns an error if a live read shows a right that this node holds to be another
-// store's. After a restore that proves nothing until the right's pools are open again: the other
+// store's. After a restore that proves nothing while the right's pools wait for nodes: the other
 // gives it back, if it did so before. A lease of an earlier pool of the name is not waited for: the
 // pool that is there now may wait for it, and the node for the pool.
 func (rs *rights) disputed(name string, r protocol.Right, shown protocol.StoreID) error {
@@ -161,9 +161,9 @@ func (c carefulPools) ReadPool(ctx context.Context, name protocol.PoolName) (pro
 		return p, out, err
 	}
 	if err := c.rs.reg.readEpoch(ctx, p); err != nil {
-		return protocol.Pool{}, protocol.Unknown, fmt.Errorf("record that pool %s has been opened: %w", name, err)
+		return protocol.Pool{}, protocol.Unknown, fmt.Errorf("record the epoch of pool %s: %w", name, err)
 	}
-	if restored := c.rs.reg.restored(); restored != nil && !p.Deleting && !restored.EndedFor(p) {
+	if restored := c.rs.reg.restored(); restored != nil && !p.Deleting && !restored.EndedFor(p.Epoch) {
 		return protocol.Pool{}, protocol.Unknown, &restoreError{Pool: name, Of: name}
 	}
 	return p, out, err

@@ -141,6 +141,36 @@ func TestSaidOnce(t *testing.T) {
 	}
 }
 
+// TestWaitsForAClosedPool: a lease that was put back, and whose pool waits for nodes no more but
+// stays closed, is written no more either: until the pool opens nothing comes of it. It does not
+// wait for a pool that waits for the lease.
+func TestWaitsForAClosedPool(t *testing.T) {
+	shut := Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}, Epoch: "w9", Bits4: 32}, Stopped: true}
+	for name, tt := range map[string]struct {
+		change func(*Pool)
+		absent bool
+		want   bool
+	}{
+		"closed":                {change: func(*Pool) {}, want: true},
+		"open":                  {change: func(p *Pool) { p.Open = true }},
+		"being deleted":         {change: func(p *Pool) { p.Deleting = true }},
+		"gone":                  {change: func(*Pool) {}, absent: true},
+		"another of the name":   {change: func(p *Pool) { p.UID = "q" }},
+		"blocks of other sizes": {change: func(p *Pool) { p.Bits4 = 31 }},
+	} {
+		a := newRestoredAgent(t)
+		r := leaseRight(shut, netip.MustParsePrefix("10.0.0.10/32"))
+		r.Phase, r.UID, r.Revision, r.Asserted = protocol.Held, "u", "7", 3
+		a.put(t, r)
+		now := shut
+		tt.change(&now)
+		a.pools.get("lan").set(&knownPool{Pool: now}, tt.absent)
+		if got := a.pools.waitsForPool(r); got != tt.want {
+			t.Errorf("%s: the lease waits for the pool: %v; want %v", name, got, tt.want)
+		}
+	}
+}
+
 // countedLeases counts what is written to a lease.
 type countedLeases struct {
 	Leases
