@@ -217,6 +217,12 @@ func ParseRestoration(text string) (r Restoration, ok bool) {
 // epochForm is a time of which later ones compare greater as text.
 const epochForm = "2006-01-02T15:04:05.000000000Z"
 
+// IsEpoch reports whether a controller may have written a word as an epoch.
+func IsEpoch(word string) bool {
+	_, err := time.Parse(epochForm, word)
+	return err == nil
+}
+
 // EpochAfter returns the epoch of a pool that is opened at now. It is greater than every epoch
 // in before that came from here, also where the clock was ahead then.
 func EpochAfter(now time.Time, before ...string) string {

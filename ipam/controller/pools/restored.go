@@ -28,10 +28,10 @@ const usualFence = 15 * time.Minute
 //
 // It rests on the epochs of the pools. Each time that a pool is opened, or has waited and stays
 // closed, an epoch begins, greater than all before it. Only a pool's first epoch is the time at
-// which the pool was made, unless registrations name a later one. A registration names the last
-// epoch that its agent had heard of when it saw the API server go back. Pools of that epoch or an
-// earlier one are closed, and pools of a later one are not. So a pool that has waited is not closed
-// once more by what registrations still say, whoever leads.
+// which the pool was made, unless registrations name a later one, or the pool has waited before. A
+// registration names the last epoch that its agent had heard of when it saw the API server go back.
+// Pools of that epoch or an earlier one are closed, and pools of a later one are not. So a pool
+// that has waited is not closed once more by what registrations still say, whoever leads.
 type restoration struct {
 	// epoch is the greatest epoch that a registration names, and restoredNode the node of that
 	// registration. Both are empty where only a controller has seen the API server go back.

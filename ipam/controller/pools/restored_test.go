@@ -341,57 +341,75 @@ func lookAt(t *testing.T, r *Reconciler, p *v1alpha1.IPPool, now time.Time, leas
 
 // TestStoppedPoolWaitsOnce: a pool that stays stopped waits for the nodes as others do, also one
 // that was never opened by the restored data. Then it is in a later epoch, so that neither its
-// nodes nor another leader wait again, whatever a registration says. When it is started it is
-// opened in a later epoch still.
+// nodes nor another leader wait again. When it is started it is opened in a later epoch still.
 func TestStoppedPoolWaitsOnce(t *testing.T) {
+	word := protocol.EpochAfter(noon.Add(-time.Hour))
 	for name, p := range map[string]*v1alpha1.IPPool{"opened": with(pool("10.0.0.0/24"), open(32)), "never opened": pool("10.0.0.0/24")} {
-		for _, word := range []string{"1", protocol.EpochAfter(noon)[:11] + "~"} { // the second no controller wrote
-			p := p.DeepCopy()
-			p.Spec.Allocation = v1alpha1.AllocationStopped
-			was := p.Status.Opening
-			r := &Reconciler{}
-			r.regs.observe(saying(regAt("a", 0), true, word), noon)
-			for at := time.Duration(0); at < 8*time.Minute; at += recheckAfter {
-				if got := lookAt(t, r, p, noon.Add(at)); got != v1alpha1.ReasonRestored || p.Status.Waited != "" {
-					t.Fatalf("%s: after %v: %s, in epoch %s; want Restored, in that of before", name, at, got, kube.Epoch(p))
-				}
+		p.Spec.Allocation = v1alpha1.AllocationStopped
+		was := p.Status.Opening
+		r := &Reconciler{}
+		r.regs.observe(saying(regAt("a", 0), true, word), noon)
+		for at := time.Duration(0); at < 8*time.Minute; at += recheckAfter {
+			if got := lookAt(t, r, p, noon.Add(at)); got != v1alpha1.ReasonRestored || p.Status.Waited != "" {
+				t.Fatalf("%s: after %v: %s, in epoch %s; want Restored, in that of before", name, at, got, kube.Epoch(p))
 			}
-			got, epoch := lookAt(t, r, p, noon.Add(9*time.Minute)), kube.Epoch(p)
-			if got != v1alpha1.ReasonStopped || epoch <= was || p.Status.Opening != was || p.Status.Leasing != v1alpha1.LeasingClosed {
-				t.Errorf("%s: %s and %s, opened in %s, in epoch %s; want Stopped and Closed, not opened, and in a later one", name, got, p.Status.Leasing, p.Status.Opening, epoch)
-			}
-			if got := lookAt(t, r, p, noon.Add(9*time.Minute+time.Second)); got != v1alpha1.ReasonStopped || kube.Epoch(p) != epoch {
-				t.Errorf("%s: the next look: %s, in epoch %s; want as it was", name, got, kube.Epoch(p))
-			}
-			if word != "1" {
-				continue
-			}
-			another := &Reconciler{}
-			another.regs.observe(saying(regAt("a", 100), true, word), noon.Add(100*time.Minute))
-			if got := lookAt(t, another, p, noon.Add(100*time.Minute)); got != v1alpha1.ReasonStopped || kube.Epoch(p) != epoch {
-				t.Errorf("%s: another leader: %s, in epoch %s; want as it was", name, got, kube.Epoch(p))
-			}
-			p.Spec.Allocation = ""
-			for range 3 {
-				got = lookAt(t, another, p, noon.Add(101*time.Minute))
-			}
-			if got != v1alpha1.ReasonOpen || p.Status.Opening <= epoch || p.Status.Waited != "" {
-				t.Errorf("%s: started: %s in epoch %s, waited in %s; want Open, in one after %s alone", name, got, p.Status.Opening, p.Status.Waited, epoch)
-			}
+		}
+		got, epoch := lookAt(t, r, p, noon.Add(9*time.Minute)), kube.Epoch(p)
+		if got != v1alpha1.ReasonStopped || epoch <= word || p.Status.Opening != was || p.Status.Leasing != v1alpha1.LeasingClosed {
+			t.Errorf("%s: %s and %s, opened in %s, in epoch %s; want Stopped and Closed, not opened, and in one after %s", name, got, p.Status.Leasing, p.Status.Opening, epoch, word)
+		}
+		another := &Reconciler{}
+		another.regs.observe(saying(regAt("a", 100), true, word), noon.Add(100*time.Minute))
+		if got := lookAt(t, another, p, noon.Add(100*time.Minute)); got != v1alpha1.ReasonStopped || kube.Epoch(p) != epoch {
+			t.Errorf("%s: another leader: %s, in epoch %s; want as it was", name, got, kube.Epoch(p))
+		}
+		p.Spec.Allocation = ""
+		for range 3 {
+			got = lookAt(t, another, p, noon.Add(101*time.Minute))
+		}
+		if got != v1alpha1.ReasonOpen || p.Status.Opening <= epoch || p.Status.Waited != "" {
+			t.Errorf("%s: started: %s in epoch %s, waited in %s; want Open, in one after %s alone", name, got, p.Status.Opening, p.Status.Waited, epoch)
+		}
+	}
+}
+
+// TestWordOfNobodys: a word that no controller wrote closes no pool: no epoch would ever be later.
+func TestWordOfNobodys(t *testing.T) {
+	for word, want := range map[string]bool{protocol.EpochAfter(noon): true, protocol.EpochAfter(noon)[:11] + "~": false, "~": false, "1": true} {
+		var l registrations
+		l.observe(saying(regAt("a", 0), true, word), noon)
+		if got := l.restoration("1", epochs{last: "1"}, false, noon) != nil; got != want {
+			t.Errorf("%q: pools are closed: %v; want %v", word, got, want)
 		}
 	}
 }
 
 // TestStoppedPoolTakesSizes: a stopped pool, too, takes over the block size of what the nodes have
-// put back, before they go by what it has.
+// put back, before they go by what it has: also where its spec has that size, and where it was
+// never opened by the restored data.
 func TestStoppedPoolTakesSizes(t *testing.T) {
-	p := with(pool("10.0.0.0/24"), closed(29))
+	backup := with(pool("10.0.0.0/24"), closed(29))
+	mended := backup.DeepCopy()
+	mended.Spec.BlockSize = new(int32(16))
+	never := mended.DeepCopy()
+	never.Status = v1alpha1.IPPoolStatus{}
+	for _, p := range []*v1alpha1.IPPool{backup, mended, never} {
+		takesSizes(t, p)
+	}
+}
+
+func takesSizes(t *testing.T, p *v1alpha1.IPPool) {
+	t.Helper()
 	p.Spec.Allocation = v1alpha1.AllocationStopped
 	r := &Reconciler{}
-	r.regs.observe(saying(regAt("a", 0), true, "1"), noon)
+	r.regs.observe(saying(regAt("a", 0), true, protocol.EpochAfter(noon.Add(-time.Hour))), noon)
 	for at := time.Duration(0); at <= 9*time.Minute; at += recheckAfter {
 		got := lookAt(t, r, p, noon.Add(at), lease("10.0.0.0/28", "p1"))
-		if bits := *p.Status.BlockPrefixLengths.IPv4; got == v1alpha1.ReasonStopped && bits != 28 || p.Status.Waited != "" && bits != 28 {
+		var bits int32
+		if has := p.Status.BlockPrefixLengths; has != nil {
+			bits = *has.IPv4
+		}
+		if bits != 28 && (got == v1alpha1.ReasonStopped || p.Status.Waited != "") {
 			t.Fatalf("after %v: %s, with blocks of /%d, waited in %q", at, got, bits, p.Status.Waited)
 		}
 	}

@@ -158,9 +158,10 @@ func (s sizes) String() string {
 	return text + unit
 }
 
-// takeSizes has a pool that has waited after a restore take over the block sizes of what the nodes
-// have put back, where no others fit: they were decided after the backup, and the status went back.
-// Else no node decides a size by its leases. If wait is true the pool waits, by p.
+// takeSizes has a pool that has waited after a restore take over block sizes with which the leases
+// fit that the nodes have put back, where those in its status do not: the status went back, too.
+// They are those of the spec or, if these do not fit either, those of the leases. Else no node
+// decides a size by its leases. If wait is true the pool waits, by p.
 func (s seen) takeSizes(st *v1alpha1.IPPoolStatus, now, want sizes) (p plan, wait bool) {
 	switch {
 	case s.restored == nil || st.Leasing == v1alpha1.LeasingOpen:
@@ -172,10 +173,13 @@ func (s seen) takeSizes(st *v1alpha1.IPPoolStatus, now, want sizes) (p plan, wai
 		_, bad := of.misfit(protocol.UID(s.pool.UID), s.live.leases)
 		return !bad && of.complete(s.shape)
 	}
-	held := now.inUse(s.live.leases)
-	if fits(want) || fits(now) || held.equal(now) || !fits(held) {
+	take := want
+	if !fits(want) {
+		take = now.inUse(s.live.leases)
+	}
+	if len(s.live.leases) == 0 || fits(now) || !fits(take) {
 		return plan{}, false
 	}
-	st.BlockPrefixLengths = held.status()
-	return s.shut(st, v1alpha1.ReasonBlockSizeChanging, fmt.Sprintf("blocks now have %v, as those that are leased", held)), true
+	st.BlockPrefixLengths = take.status()
+	return s.shut(st, v1alpha1.ReasonBlockSizeChanging, fmt.Sprintf("blocks now have %v, as those that are leased", take)), true
 }

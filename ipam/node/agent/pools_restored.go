@@ -120,12 +120,18 @@ func (ps *pools) waitsForPool(r protocol.Right) bool {
 	return ps.rightUnderRestore(r) != nil || r.Kind == protocol.RightLease && ps.isShutFor(r)
 }
 
-// isShutFor reports whether the pool of a lease is closed, and would confirm the lease if it were
-// open. One that is deleted, or has other blocks, waits itself for the lease to go.
+// isShutFor reports whether the pool of a lease is closed, or cannot be read, and the lease waits
+// for nothing else. A pool that is deleted, or has other blocks, waits itself for the lease to go.
 func (ps *pools) isShutFor(r protocol.Right) bool {
-	known, absent := ps.heard(r.Pool)
-	return known != nil && !absent && !known.Deleting && !known.Open && known.UID == r.PoolUID &&
-		known.bits(allocator.FamilyOf(r.Block.Addr())) == r.Block.Bits()
+	p := ps.entry(r.Pool)
+	if p == nil || r.Deleting {
+		return false
+	}
+	known, absent, _ := p.now()
+	if known == nil || absent || known.Deleting || known.Open && p.whyRefused() == "" {
+		return false
+	}
+	return known.UID == r.PoolUID && known.bits(allocator.FamilyOf(r.Block.Addr())) == r.Block.Bits()
 }
 
 // unleasable returns what stands against leasing a block of pool name, which is as

@@ -147,12 +147,16 @@ func TestSaidOnce(t *testing.T) {
 func TestWaitsForAClosedPool(t *testing.T) {
 	shut := Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}, Epoch: "w9", Bits4: 32}, Stopped: true}
 	for name, tt := range map[string]struct {
-		change func(*Pool)
-		absent bool
-		want   bool
+		change  func(*Pool)
+		absent  bool
+		refused string
+		going   bool // the lease is being deleted, and somebody's finalizer keeps it
+		want    bool
 	}{
 		"closed":                {change: func(*Pool) {}, want: true},
 		"open":                  {change: func(p *Pool) { p.Open = true }},
+		"cannot be read":        {change: func(p *Pool) { p.Open = true }, refused: "no ranges", want: true},
+		"a lease that goes":     {change: func(*Pool) {}, going: true},
 		"being deleted":         {change: func(p *Pool) { p.Deleting = true }},
 		"gone":                  {change: func(*Pool) {}, absent: true},
 		"another of the name":   {change: func(p *Pool) { p.UID = "q" }},
@@ -160,11 +164,13 @@ func TestWaitsForAClosedPool(t *testing.T) {
 	} {
 		a := newRestoredAgent(t)
 		r := leaseRight(shut, netip.MustParsePrefix("10.0.0.10/32"))
-		r.Phase, r.UID, r.Revision, r.Asserted = protocol.Held, "u", "7", 3
+		r.Phase, r.UID, r.Revision, r.Asserted, r.Deleting = protocol.Held, "u", "7", 3, tt.going
 		a.put(t, r)
 		now := shut
 		tt.change(&now)
-		a.pools.get("lan").set(&knownPool{Pool: now}, tt.absent)
+		p := a.pools.get("lan")
+		p.set(&knownPool{Pool: now}, tt.absent)
+		p.refuse(tt.refused)
 		if got := a.pools.waitsForPool(r); got != tt.want {
 			t.Errorf("%s: the lease waits for the pool: %v; want %v", name, got, tt.want)
 		}
