@@ -233,9 +233,7 @@ RUN ?= .
 KUBELETS := ./test/cluster ./test/e2e
 SMALL := $(filter ./test/imports ./test/programs ./test/simulation,$(PKG)) $(filter-out ./test/%,$(PKG))
 .PHONY: one
-one: $(if $(strip $(SMALL)),,$(if $(PKG),root rig $(HELM) $(CRANE))) $(if $(filter $(NEUTRON) ./test/networks $(KUBELETS),$(PKG)),rig-neutron) $(if $(filter $(KUBELETS),$(PKG)),rig-nodes rig-dns) $(if $(filter $(KUBELETS) ./test/controller,$(PKG)),rig-foreign) $(if $(filter ./test/monitoring ./test/nodes ./test/e2e,$(PKG)),rig-prometheus) $(if $(filter ./test/operator,$(PKG)),rig-chromium) $(if $(filter ./test/e2e,$(PKG)),rig-dra) ## One test, with what it needs: PKG=./test/controller RUN=TestMovingIn
-	@case '$(PKG)' in ''|./*) ;; *) echo "PKG is $(PKG), must begin with ./, such as ./$(PKG)" >&2; exit 1;; esac
-	@[ -n '$(PKG)' ] || { echo "PKG is empty, must be the test's package, such as ./claims or ./test/controller" >&2; exit 1; }
+one: package $(if $(strip $(SMALL)),,$(if $(PKG),root rig $(HELM) $(CRANE))) $(if $(filter $(NEUTRON) ./test/networks $(KUBELETS),$(PKG)),rig-neutron) $(if $(filter $(KUBELETS),$(PKG)),rig-nodes rig-dns) $(if $(filter $(KUBELETS) ./test/controller,$(PKG)),rig-foreign) $(if $(filter ./test/monitoring ./test/nodes ./test/e2e,$(PKG)),rig-prometheus) $(if $(filter ./test/operator,$(PKG)),rig-chromium) $(if $(filter ./test/e2e,$(PKG)),rig-dra) ## One test, with what it needs: PKG=./test/controller RUN=TestMovingIn
 	$(GO) test -vet=off -ldflags "-s -w" -count=1 -v -timeout 90m '$(PKG)' $(if $(filter ./test/e2e,$(PKG)),-ginkgo.v -ginkgo.focus='$(RUN)',-run '$(RUN)') $(ARGS)
 
 .PHONY: test-unit
@@ -305,7 +303,12 @@ soak: root minutes rig ## Load a cluster for MINUTES with faults of all kinds, a
 	TENURE_SOAK_MINUTES=$(MINUTES) go test -count=1 -v -timeout 0 $(ARGS) ./test/soak
 
 # What is mistyped is said before anything is built.
-.PHONY: bare minutes commit sizes seeds
+.PHONY: bare minutes commit sizes seeds package
+package:
+	@case '$(PKG)' in ''|./*) ;; *) echo "PKG is $(PKG), must begin with ./, such as ./$(PKG)" >&2; exit 1;; esac
+	@[ -n '$(PKG)' ] || { echo "PKG is empty, must be the test's package, such as ./claims or ./test/controller" >&2; exit 1; }
+	@[ -d '$(PKG)' ] || { echo "PKG is $(PKG), and there is no such folder: go list ./... lists the packages" >&2; exit 1; }
+
 bare:
 	@[[ '$(ARGS)' =~ ^(bare)?$$ ]] || { echo "ARGS is '$(ARGS)', must be bare, for a cluster without Tenure, or nothing" >&2; exit 1; }
 
