@@ -112,7 +112,8 @@ func there(l poolspec.NodeLabels) map[string]string {
 
 // checkGiven holds that an attachment which the store has now and had not before has no address of
 // a range that is for other nodes (Place). An ADD goes by what its node knew at some moment since
-// it began. What the pod's interface had before it may keep.
+// it began. What the pod's interface had before it may keep, also where the store has been lost
+// since, and the status of the device's ResourceClaim tells it.
 func (n *simNode) checkGiven(att attachment, was *simDisk) {
 	i := slices.IndexFunc(n.sandboxes, func(s *sandbox) bool { return s.key() == att.key && s.adding })
 	if n.w.racks == nil || i < 0 {
@@ -120,7 +121,8 @@ func (n *simNode) checkGiven(att attachment, was *simDisk) {
 	}
 	s := n.sandboxes[i]
 	for _, x := range att.addrs {
-		had := len(was.keys(func(o attachment) bool { return o.pod.UID == att.pod.UID && o.has(x.addr) })) > 0
+		had := len(was.keys(func(o attachment) bool { return o.pod.UID == att.pod.UID && o.has(x.addr) })) > 0 ||
+			s.hasDevice() && slices.Contains(s.pod.resource.status, netip.PrefixFrom(x.addr, n.w.length(x.addr)))
 		if x.pool == poolName && !had && !slices.Contains(s.addrs, x.addr) && !n.heard.allows(s.since, x.addr) {
 			n.w.fail(Place, "%v is given %v, whose range is for other nodes: %s knows labels %s and ranges %v", s, x.addr, n.machine, n.heard.kept.Labels, n.heard.kept.Text.Selectors())
 		}

@@ -93,6 +93,7 @@ func (w *world) restore(b backup) {
 		c.down = true
 	}
 	w.late, w.holding = nil, true
+	w.keepVoid()
 	registered := w.registeredStores()
 	for _, restore := range b.restore {
 		restore()
@@ -115,6 +116,17 @@ func (w *world) restore(b backup) {
 		n.cut = false
 		if !n.off {
 			n.outlive(n.start)
+		}
+	}
+}
+
+// keepVoid notes which attachments have lost their claim's lease to a person: the restored data
+// have that lease again, and the claim has its addresses, but the right of the attachment stays
+// lost.
+func (w *world) keepVoid() {
+	for _, n := range w.nodes {
+		for k, a := range n.disk.atts {
+			n.voided[k] = n.voided[k] || a.claim != nil && w.voidClaim(a.claim.UID)
 		}
 	}
 }
