@@ -50,13 +50,56 @@ func cloneSub(s protocol.SubLease) protocol.SubLease {
 	return s
 }
 
-// simTable holds the objects of one kind.
-type simTable[T any] struct {
-	api     *simAPI
+// simObjects are objects of one kind, as somebody has them.
+type simObjects[T any] struct {
 	objects map[string]T
 	names   []string // of objects, in order
 	meta    func(*T) *protocol.Meta
 	clone   func(T) T
+}
+
+// set puts obj in the place of the one of its name, if there is one.
+func (s *simObjects[T]) set(obj T) {
+	name := s.meta(&obj).Name
+	if _, ok := s.objects[name]; !ok {
+		i, _ := slices.BinarySearch(s.names, name)
+		s.names = slices.Insert(s.names, i, name)
+	}
+	s.objects[name] = obj
+}
+
+// unset takes the object of that name away.
+func (s *simObjects[T]) unset(name string) {
+	if i, ok := slices.BinarySearch(s.names, name); ok {
+		s.names = slices.Delete(s.names, i, i+1)
+	}
+	delete(s.objects, name)
+}
+
+// read returns the object of that name.
+func (s *simObjects[T]) read(name string) (T, protocol.Outcome) {
+	obj, ok := s.objects[name]
+	if !ok {
+		return obj, protocol.NotFound
+	}
+	return s.clone(obj), protocol.Done
+}
+
+// list returns the objects that keep accepts, by name; nil accepts all.
+func (s *simObjects[T]) list(keep func(T) bool) []T {
+	var all []T
+	for _, name := range s.names {
+		if obj := s.objects[name]; keep == nil || keep(obj) {
+			all = append(all, s.clone(obj))
+		}
+	}
+	return all
+}
+
+// simTable holds the objects of one kind at the server.
+type simTable[T any] struct {
+	simObjects[T]
+	api *simAPI
 	// finalizers are the names whose objects somebody keeps from going.
 	finalizers map[string]bool
 	// log is all that has happened to the objects, for watches.
@@ -73,7 +116,7 @@ type simEvent[T any] struct {
 }
 
 func newSimTable[T any](api *simAPI, meta func(*T) *protocol.Meta, clone func(T) T) *simTable[T] {
-	return &simTable[T]{api: api, objects: map[string]T{}, meta: meta, clone: clone, finalizers: map[string]bool{}}
+	return &simTable[T]{simObjects: simObjects[T]{objects: map[string]T{}, meta: meta, clone: clone}, api: api, finalizers: map[string]bool{}}
 }
 
 // create stores obj under its name, with a new UID.
@@ -94,10 +137,7 @@ func (t *simTable[T]) put(obj T) T {
 	t.api.revision++
 	m := t.meta(&obj)
 	m.Revision = revisionOf(t.api.revision)
-	if _, ok := t.objects[m.Name]; !ok {
-		t.names = withName(t.names, m.Name)
-	}
-	t.objects[m.Name] = obj
+	t.set(obj)
 	t.log = append(t.log, simEvent[T]{name: m.Name, obj: obj})
 	return t.clone(obj)
 }
@@ -119,18 +159,8 @@ func (t *simTable[T]) drop(name string) {
 		return
 	}
 	t.api.revision++
-	delete(t.objects, name)
-	t.names = withoutName(t.names, name)
+	t.unset(name)
 	t.log = append(t.log, simEvent[T]{name: name, obj: obj, gone: true})
-}
-
-// read returns the object of that name as it is now.
-func (t *simTable[T]) read(name string) (T, protocol.Outcome) {
-	obj, ok := t.objects[name]
-	if !ok {
-		return obj, protocol.NotFound
-	}
-	return t.clone(obj), protocol.Done
 }
 
 // update changes the object that pre names. What change does to the metadata is
@@ -178,31 +208,6 @@ func (t *simTable[T]) finalize(name string) {
 	if obj, ok := t.objects[name]; ok && t.meta(&obj).Deleting {
 		t.drop(name)
 	}
-}
-
-// list returns the objects that keep accepts, by name; nil accepts all.
-func (t *simTable[T]) list(keep func(T) bool) []T {
-	var all []T
-	for _, name := range t.names {
-		if obj := t.objects[name]; keep == nil || keep(obj) {
-			all = append(all, t.clone(obj))
-		}
-	}
-	return all
-}
-
-// withName returns names, which are in order, with name, which is not among them.
-func withName(names []string, name string) []string {
-	i, _ := slices.BinarySearch(names, name)
-	return slices.Insert(names, i, name)
-}
-
-// withoutName returns names, which are in order, without name.
-func withoutName(names []string, name string) []string {
-	if i, ok := slices.BinarySearch(names, name); ok {
-		return slices.Delete(names, i, i+1)
-	}
-	return names
 }
 
 // matches reports whether m meets the precondition pre. What pre leaves empty is

@@ -157,34 +157,28 @@ type cacheReader struct {
 func (r cacheReader) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	switch o := into.(type) {
 	case *ipamclaims.IPAMClaim:
-		if claim, out := r.c.claims.read(key.Name); out == protocol.Done {
-			*o = *claim.object()
-			return nil
-		}
+		return get(r.c.claims, key.Name, simClaim.object, o)
 	case *v1alpha1.IPPool:
-		if pool, out := r.c.pools.read(key.Name); out == protocol.Done {
-			*o = *pool.object()
-			return nil
-		}
+		return get(r.c.pools, key.Name, simPool.object, o)
 	case *v1alpha1.IPSubLease:
-		if s, out := r.c.subs.read(key.Name); out == protocol.Done {
-			*o = *subObject(s)
-			return nil
-		}
+		return get(r.c.subs, key.Name, subObject, o)
 	case *corev1.Node:
-		if n, out := r.c.rackNodes.read(key.Name); out == protocol.Done {
-			o.ObjectMeta = n.objectMeta()
-			return nil
-		}
+		return get(r.c.rackNodes, key.Name, rackNode.object, o)
 	case *coordination.Lease:
-		if s, out := r.c.regs.read(key.Name); out == protocol.Done {
-			*o = *registrationObject(s)
-			return nil
-		}
+		return get(r.c.regs, key.Name, registrationObject, o)
 	default:
 		panic(fmt.Sprintf("simulation: no informer of %T", into))
 	}
-	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+}
+
+// get reads an object from an informer in the API's words.
+func get[T, O any](from *simWatch[T], name string, object func(T) *O, into *O) error {
+	obj, out := from.read(name)
+	if out != protocol.Done {
+		return apierrors.NewNotFound(schema.GroupResource{}, name)
+	}
+	*into = *object(obj)
+	return nil
 }
 
 func (r cacheReader) List(_ context.Context, into client.ObjectList, opts ...client.ListOption) error {
@@ -196,27 +190,19 @@ func (r cacheReader) List(_ context.Context, into client.ObjectList, opts ...cli
 	}
 	switch list := into.(type) {
 	case *v1alpha1.IPLeaseList:
-		for _, l := range r.c.leases.list(func(l protocol.Lease) bool { return pool == "" || string(l.Pool) == pool }) {
-			list.Items = append(list.Items, *shownAs(r.c.w, l.Revision, func() *v1alpha1.IPLease { return leaseObject(l) }))
-		}
+		ofPool := func(l protocol.Lease) bool { return pool == "" || string(l.Pool) == pool }
+		list.Items = listed(r.c.w, r.c.leases, ofPool, leaseObject)
 	case *v1alpha1.IPPoolList:
-		for _, p := range r.c.pools.list(nil) {
-			list.Items = append(list.Items, *shownAs(r.c.w, p.Revision, p.object))
-		}
+		list.Items = listed(r.c.w, r.c.pools, nil, simPool.object)
 	case *v1alpha1.IPSubLeaseList:
-		for _, s := range r.c.subs.list(nil) {
-			list.Items = append(list.Items, *shownAs(r.c.w, s.Revision, func() *v1alpha1.IPSubLease { return subObject(s) }))
-		}
+		list.Items = listed(r.c.w, r.c.subs, nil, subObject)
 	case *nad.NetworkAttachmentDefinitionList:
 		r.c.definitions(list)
 	case *corev1.NodeList:
-		for _, n := range r.c.rackNodes.list(nil) {
-			list.Items = append(list.Items, corev1.Node{ObjectMeta: n.objectMeta()})
-		}
+		list.Items = listed(r.c.w, r.c.rackNodes, nil, rackNode.object)
 	case *ipamclaims.IPAMClaimList: // those that wait
-		for _, claim := range r.c.claims.list(func(claim simClaim) bool { return claims.Waits(claim.obj) }) {
-			list.Items = append(list.Items, *shownAs(r.c.w, claim.Revision, claim.object))
-		}
+		waits := func(claim simClaim) bool { return claims.Waits(claim.obj) }
+		list.Items = listed(r.c.w, r.c.claims, waits, simClaim.object)
 	case *coordination.LeaseList: // what is said of silent nodes bears on counts alone
 	case *v1alpha1.IPReservationList: // there are none
 	default:
@@ -225,15 +211,19 @@ func (r cacheReader) List(_ context.Context, into client.ObjectList, opts ...cli
 	return nil
 }
 
-// shownAs returns an object in the API's words, as it is at a revision. Lists from
-// informers share it: the program reads them without a copy.
-func shownAs[T any](w *world, rev protocol.Revision, show func() *T) *T {
-	if known, ok := w.shown[rev].(*T); ok {
-		return known
+// listed returns those objects of an informer that keep accepts, in the API's words. Who lists an
+// object at the same revision shares what it points to: the program reads lists without a copy.
+func listed[T, O any](w *world, from *simWatch[T], keep func(T) bool, object func(T) *O) (all []O) {
+	for _, obj := range from.list(keep) {
+		rev := from.meta(&obj).Revision
+		known, ok := w.shown[rev].(*O)
+		if !ok {
+			known = object(obj)
+			w.shown[rev] = known
+		}
+		all = append(all, *known)
 	}
-	obj := show()
-	w.shown[rev] = obj
-	return obj
+	return all
 }
 
 // statusClient writes claims' status.

@@ -50,6 +50,7 @@ type process struct {
 	claims    *simWatch[simClaim]
 	regs      *simWatch[protocol.Registration]
 	rackNodes *simWatch[rackNode]
+	informers []informer // all of them
 
 	broker   *grants.Broker
 	ofClaims *claims.Reconciler
@@ -119,11 +120,12 @@ func (c *simController) boot() {
 		c.clock /= 15 * 60
 	}
 	c.process = process{
-		leases: w.api.leases.watch(), subs: w.api.subs.watch(), pools: w.api.pools.watch(), claims: w.api.claims.watch(),
-		regs: w.api.regs.watch(), rackNodes: w.api.nodes.watch(),
+		leases: w.api.leases.watch(c.seeLease), subs: w.api.subs.watch(c.seeSub), pools: w.api.pools.watch(c.seePool),
+		claims: w.api.claims.watch(c.seeClaim), regs: w.api.regs.watch(c.seeRegistration), rackNodes: w.api.nodes.watch(c.seeNode),
 		shapes: &pools.Shapes{}, due: map[task]time.Duration{}, underWay: map[task]bool{}, cachedNodes: map[protocol.NodeName]protocol.Node{},
 		sawGone: map[protocol.NodeName]bool{}, sawSilent: map[protocol.StoreID]bool{},
 	}
+	c.informers = []informer{c.leases, c.subs, c.pools, c.claims, c.regs, c.rackNodes}
 	log := slog.New(slog.DiscardHandler)
 	cfg := grants.DefaultConfig()
 	cfg.Calls, cfg.Now = 1, c.now

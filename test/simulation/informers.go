@@ -2,9 +2,7 @@ package simulation
 
 import (
 	"context"
-	"maps"
 	"reflect"
-	"slices"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,45 +15,19 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// hear tells the informers of up to n events, one table at a time.
+// hear tells one informer of up to n events.
 func (c *simController) hear(n int) {
-	kinds := 5
-	if c.w.racks != nil {
-		kinds = 6
+	all := c.informers
+	if c.w.racks == nil {
+		all = all[:len(all)-1] // nothing befalls Nodes
 	}
-	switch c.w.rng.IntN(kinds) {
-	case 5:
-		drain(c.rackNodes, n, c.seeNode)
-	case 4:
-		drain(c.regs, n, c.seeRegistration)
-	case 0:
-		drain(c.leases, n, c.seeLease)
-	case 1:
-		drain(c.subs, n, c.seeSub)
-	case 2:
-		drain(c.pools, n, c.seePool)
-	case 3:
-		drain(c.claims, n, c.seeClaim)
-	}
+	all[c.w.rng.IntN(len(all))].hear(n)
 }
 
 // hearAll tells the informers of all that there is to tell.
 func (c *simController) hearAll() {
-	drain(c.leases, c.leases.behind(), c.seeLease)
-	drain(c.subs, c.subs.behind(), c.seeSub)
-	drain(c.pools, c.pools.behind(), c.seePool)
-	drain(c.claims, c.claims.behind(), c.seeClaim)
-	drain(c.regs, c.regs.behind(), c.seeRegistration)
-	drain(c.rackNodes, c.rackNodes.behind(), c.seeNode)
-}
-
-func drain[T any](v *simWatch[T], n int, see func(simEvent[T])) {
-	for range n {
-		ev, ok := v.next()
-		if !ok {
-			return
-		}
-		see(ev)
+	for _, i := range c.informers {
+		i.hear(i.behind())
 	}
 }
 
@@ -65,37 +37,8 @@ func (c *simController) relist(start bool) {
 	c.w.logf("%s: lists anew", c.who)
 	c.starting = start
 	defer func() { c.starting = false }()
-	again(c, c.leases, start, c.seeLease)
-	again(c, c.subs, start, c.seeSub)
-	again(c, c.pools, start, c.seePool)
-	again(c, c.claims, start, c.seeClaim)
-	again(c, c.regs, start, c.seeRegistration)
-	again(c, c.rackNodes, start, c.seeNode)
-}
-
-// again is a list of one table, after which an informer tells of what it finds
-// others, and of what it does not find any more.
-func again[T any](c *simController, v *simWatch[T], start bool, see func(simEvent[T])) {
-	before, names := maps.Clone(v.objects), slices.Clone(v.names)
-	most := v.behind()
-	if start {
-		most = min(most, 20)
-	}
-	v.relist(c.w.rng.IntN(most + 1))
-	told := func(name string, obj T, gone bool) {
-		ev := simEvent[T]{name: name, obj: obj, gone: gone}
-		if was, ok := before[name]; ok {
-			ev.was = &was
-		}
-		see(ev)
-	}
-	for _, name := range names {
-		if _, ok := v.objects[name]; !ok {
-			told(name, before[name], true)
-		}
-	}
-	for _, name := range v.names {
-		told(name, v.objects[name], false)
+	for _, i := range c.informers {
+		i.relist(c.w, start)
 	}
 }
 

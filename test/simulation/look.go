@@ -54,7 +54,7 @@ func (c *simController) lookOn() {
 		return
 	}
 	if c.w.calm || c.w.one(2) { // nothing lags for long that is waited for
-		drain(c.regs, c.regs.behind(), c.seeRegistration)
+		c.regs.hear(c.regs.behind())
 	}
 	l.underWay = true
 	c.start("look", func() {

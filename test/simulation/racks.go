@@ -111,15 +111,12 @@ func (n rackNode) labels() map[string]string {
 	return map[string]string{rackLabel: n.rack}
 }
 
-// objectMeta returns the Node's metadata as the API server shows it.
-func (n rackNode) objectMeta() metav1.ObjectMeta {
-	o := metav1.ObjectMeta{Name: n.Name, Labels: n.labels()}
-	stamp(&o, n.Meta)
+// object returns the Node as the API server shows it, as far as labels go.
+func (n rackNode) object() *corev1.Node {
+	o := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.labels()}}
+	stamp(&o.ObjectMeta, n.Meta)
 	return o
 }
-
-// object returns the Node as the API server shows it, as far as labels go.
-func (n rackNode) object() *corev1.Node { return &corev1.Node{ObjectMeta: n.objectMeta()} }
 
 // syncRacks has the server's Nodes be there and have labels as people and machines have them.
 func (w *world) syncRacks() {

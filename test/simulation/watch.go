@@ -1,73 +1,82 @@
 package simulation
 
-import "github.com/tenure-ipam/tenure/ipam/protocol"
+import (
+	"maps"
+	"slices"
+)
 
-// simWatch is what an informer knows of a table by watching it. It is behind by as much as nobody
-// has told it yet.
-type simWatch[T any] struct {
-	t       *simTable[T]
-	pos     int // in the table's log
-	objects map[string]T
-	names   []string // of objects, in order
+// informer is what a controller knows of one table by watching it.
+type informer interface {
+	// hear tells it of up to n events.
+	hear(n int)
+	// behind returns how many events it has not heard of.
+	behind() int
+	// relist has it begin anew at another replica, which is behind: at a start by 20 events at$
+	// else no further than it was itself.
+	relist(w *world, start bool)
 }
 
-// watch returns a watch that knows of nothing yet.
-func (t *simTable[T]) watch() *simWatch[T] { return &simWatch[T]{t: t, objects: map[string]T{}} }
+// simWatch is an informer of a table.
+type simWatch[T any] struct {
+	simObjects[T]
+	t   *simTable[T]
+	pos int // in the table's log
+	see func(simEvent[T])
+}
 
-// behind returns how many events the watch has not seen.
+// watch returns a watch that knows of nothing yet, and tells see of what it hears.
+func (t *simTable[T]) watch(see func(simEvent[T])) *simWatch[T] {
+	return &simWatch[T]{simObjects: simObjects[T]{objects: map[string]T{}, meta: t.meta, clone: t.clone}, t: t, see: see}
+}
+
 func (v *simWatch[T]) behind() int { return len(v.t.log) - v.pos }
 
-// next tells the watch of the next event, if there is one.
-func (v *simWatch[T]) next() (ev simEvent[T], ok bool) {
-	if v.behind() == 0 {
-		return ev, false
+func (v *simWatch[T]) hear(n int) {
+	for range min(n, v.behind()) {
+		v.see(v.next())
 	}
-	ev = v.t.log[v.pos]
+}
+
+// next takes the next event over.
+func (v *simWatch[T]) next() simEvent[T] {
+	ev := v.t.log[v.pos]
 	v.pos++
-	was, known := v.objects[ev.name]
-	if known {
+	if was, known := v.objects[ev.name]; known {
 		ev.was = &was
 	}
-	switch {
-	case ev.gone:
-		delete(v.objects, ev.name)
-		v.names = withoutName(v.names, ev.name)
-	case !known:
-		v.names = withName(v.names, ev.name)
-		fallthrough
-	default:
-		v.objects[ev.name] = ev.obj
+	if ev.gone {
+		v.unset(ev.name)
+	} else {
+		v.set(ev.obj)
 	}
-	return ev, true
+	return ev
 }
 
-// relist has the watch begin anew at another replica, which is behind by so many
-// events: maybe more than the watch was. Nothing tells it what has been deleted.
-func (v *simWatch[T]) relist(behind int) {
+func (v *simWatch[T]) relist(w *world, start bool) {
+	before, names := maps.Clone(v.objects), slices.Clone(v.names)
+	most := v.behind()
+	if start {
+		most = min(most, 20)
+	}
+	last := len(v.t.log) - w.rng.IntN(most+1)
 	clear(v.objects)
-	v.names = v.names[:0]
-	v.pos = 0
-	for range max(0, len(v.t.log)-behind) {
+	v.names, v.pos = v.names[:0], 0
+	for v.pos < last {
 		v.next()
 	}
-}
-
-// read returns the object of that name as the watch has it.
-func (v *simWatch[T]) read(name string) (T, protocol.Outcome) {
-	obj, ok := v.objects[name]
-	if !ok {
-		return obj, protocol.NotFound
+	told := func(name string, obj T, gone bool) {
+		ev := simEvent[T]{name: name, obj: obj, gone: gone}
+		if was, ok := before[name]; ok {
+			ev.was = &was
+		}
+		v.see(ev)
 	}
-	return v.t.clone(obj), protocol.Done
-}
-
-// list is that of the table, as the watch has the objects.
-func (v *simWatch[T]) list(keep func(T) bool) []T {
-	var all []T
-	for _, name := range v.names {
-		if obj := v.objects[name]; keep == nil || keep(obj) {
-			all = append(all, v.t.clone(obj))
+	for _, name := range names { // nothing else tells of what has been deleted
+		if _, ok := v.objects[name]; !ok {
+			told(name, before[name], true)
 		}
 	}
-	return all
+	for _, name := range v.names {
+		told(name, v.objects[name], false)
+	}
 }
