@@ -71,7 +71,6 @@ func (c agentCalls) ReadPool(ctx context.Context, name protocol.PoolName) (proto
 			c.n.disown(c.n.disk.rights[right], p, out)
 		}
 	}
-	p.Edited = p.Edited && c.n.w.fault != "M55"
 	return p, out, err
 }
 
@@ -145,7 +144,6 @@ func (c agentCalls) Follow(ctx context.Context, name protocol.PoolName, changed 
 			return
 		}
 		heard := daemon.PoolOf(p.object())
-		heard.Edited = heard.Edited && c.n.w.fault != "M55"
 		c.n.hearPool(heard)
 		changed(heard, true)
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
@@ -58,12 +59,25 @@ func (c liveCalls) ReadLease(_ context.Context, name string) (protocol.Lease, pr
 }
 
 func (c liveCalls) UpdateLease(_ context.Context, old, next protocol.Lease) (protocol.Lease, protocol.Outcome, error) {
+	switch c.w.fault {
+	case "M14":
+		old.Revision = ""
+	case "M38":
+		next = next.Clone()
+		for i := range next.Grants {
+			next.Grants[i].Freeing, next.Grants[i].Mark = false, ""
+		}
+	default:
+	}
 	return call(c.simController, "update of "+old.Name, true, func() (protocol.Lease, protocol.Outcome) {
 		return c.w.api.leases.update(old.Meta, func(l *protocol.Lease) { *l = next.Clone() })
 	})
 }
 
 func (c liveCalls) DeleteLease(_ context.Context, m protocol.Meta) (protocol.Outcome, error) {
+	if c.w.fault == "M13" {
+		m.Revision = ""
+	}
 	_, out, err := call(c.simController, "delete of "+m.Name, true, func() (struct{}, protocol.Outcome) {
 		return struct{}{}, c.w.deleteLease(c.who, m)
 	})
@@ -120,6 +134,39 @@ func (c liveCalls) ReadSubLease(_ context.Context, name string) (protocol.SubLea
 	return call(c.simController, "read of use "+name, false, func() (protocol.SubLease, protocol.Outcome) { return c.w.api.subs.read(name) })
 }
 
+// deleteLease deletes a lease for who, of which nothing must be granted.
+func (w *world) deleteLease(who string, m protocol.Meta) protocol.Outcome {
+	l, _ := w.api.leases.read(m.Name)
+	out := w.api.leases.remove(m)
+	if out == protocol.Done && len(l.Grants) > 0 {
+		w.fail(I1, "%s deleted lease %s, of which %v is granted", who, l.Name, l.Grants[0].Addr)
+	}
+	return out
+}
+
+// claimReads are the claims' reconciler's reads.
+type claimReads struct{ liveCalls }
+
+func (c claimReads) ReadClaim(ctx context.Context, namespace, name string) (protocol.Claim, protocol.Outcome, error) {
+	if c.w.fault == "M24" {
+		claim, out := c.claims.read(name)
+		return claim.Claim, out, nil
+	}
+	return c.liveCalls.ReadClaim(ctx, namespace, name)
+}
+
+func (c claimReads) ReadSubLease(ctx context.Context, name string) (protocol.SubLease, protocol.Outcome, error) {
+	switch c.w.fault {
+	case "M16":
+		s, out := c.subs.read(name)
+		return s, out, nil
+	case "M25":
+		return protocol.SubLease{}, protocol.NotFound, nil
+	default:
+		return c.liveCalls.ReadSubLease(ctx, name)
+	}
+}
+
 // granter is the broker for the claims' reconciler: where that waits for a round,
 // its routine does.
 type granter struct {
@@ -146,6 +193,36 @@ func (g granter) change(v grants.Verb, held []grants.Held) error {
 	done := g.Submit(v, held)
 	g.c.await(func() bool { return len(done) > 0 })
 	return <-done
+}
+
+// Ask is, with M37, an ask for one address after the other, in any order. With M63 what another pod
+// shows is asked for that pod.
+func (g granter) Ask(a grants.Ask) grants.Answer {
+	if g.c.w.fault == "M63" && a.To.Kind == protocol.GranteePod {
+		a.To = g.c.forger(a.From[0].Addr, a.To)
+	}
+	answer := g.Broker.Ask(a)
+	if g.c.w.fault != "M37" || len(answer.Granted) > 0 {
+		return answer
+	}
+	for i := range a.From {
+		one := a
+		one.From = a.From[i : i+1]
+		if len(g.Broker.Ask(one).Granted) == 0 {
+			return grants.Answer{}
+		}
+	}
+	return g.Broker.Ask(a)
+}
+
+// forger is M63: the pod to whose status somebody has written an address that another has.
+func (c *simController) forger(a netip.Addr, found protocol.Grantee) protocol.Grantee {
+	for _, p := range c.w.all {
+		if p.forged == a {
+			return protocol.Grantee{Kind: protocol.GranteePod, UID: p.ref.UID, Namespace: p.ref.Namespace, Name: p.ref.Name, Node: p.node.name}
+		}
+	}
+	return found
 }
 
 // cacheReader reads from the controller's informers.
@@ -258,10 +335,12 @@ func (c *simController) patch(obj client.Object, raw client.Patch) error {
 	if err != nil {
 		return fmt.Errorf("encode patch: %w", err)
 	}
-	p := c.tamper(obj, parsePatch(data))
-	name := obj.GetName()
+	p, name := parsePatch(data), obj.GetName()
 	send := func() protocol.Outcome { return c.w.patchPool(name, p) }
 	if _, ok := obj.(*ipamclaims.IPAMClaim); ok {
+		if c.w.fault == "M23" {
+			p.Metadata.UID, p.Metadata.ResourceVersion = "", ""
+		}
 		send = func() protocol.Outcome { return c.w.api.patchClaim(name, p) }
 	}
 	_, out, err := call(c, c.w.text("patch of %s at %s: %.90s", name, p.Metadata.ResourceVersion, p.Status), true,

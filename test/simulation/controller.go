@@ -34,7 +34,7 @@ type simController struct {
 	process
 	boots int
 	clock time.Duration // how much its wall clock is off
-	jump  time.Duration // and, of M51, how far it has jumped since
+	jump  time.Duration // and, with M51, how far the other one has jumped
 	away  bool          // cut off from the API server
 	down  bool          // stopped, until the agents have seen that the API server went back
 }
@@ -134,7 +134,7 @@ func (c *simController) boot() {
 	}
 	c.boots++
 	cfg.ID = fmt.Sprintf("%s-%d", c.who, c.boots)
-	b, err := grants.New(cfg, c.calls(), grants.Notify{
+	b, err := grants.New(cfg, liveCalls{c}, grants.Notify{
 		Claim:    func(key grants.ClaimKey) { c.soon(task{lookAtClaim, key.Name}, 0) },
 		SubLease: func(name string) { c.soon(task{lookAtRequest, name}, 0) },
 		Pool:     func(name protocol.PoolName) { c.soon(task{lookAtPool, string(name)}, 0) },
@@ -144,17 +144,20 @@ func (c *simController) boot() {
 	}
 	c.broker = b
 	c.ofPools = &pools.Reconciler{
-		Cache: cacheReader{c: c}, Starving: b.Starving, Changed: &trigger.Source{}, Write: writeClient{c: c}, Live: c.livePools(), Networks: simNetworks{},
+		Cache: cacheReader{c: c}, Starving: b.Starving, Changed: &trigger.Source{}, Write: writeClient{c: c}, Live: liveCalls{c}, Networks: simNetworks{},
 		Shapes: c.shapes, Metrics: measures().pools, Log: log, CountsEvery: time.Minute, Now: c.now,
 	}
 	c.ofClaims = &claims.Reconciler{
 		Ports: noPorts{},
-		Cache: cacheReader{c: c}, Status: statusClient{c: c}, Live: c.live(), Broker: c.granter(), Networks: simNetworks{},
+		Cache: cacheReader{c: c}, Status: statusClient{c: c}, Live: claimReads{liveCalls{c}}, Broker: granter{c.broker, c}, Networks: simNetworks{},
 		Admission: everybody{}, Events: noEvents{}, Metrics: measures().claims, Log: log, Now: c.now,
 	}
 	c.ofDead = &deadnodes.Reconciler{
-		Cache: cacheReader{c: c}, RegistrationNamespace: "registrations", Live: c.nodes(), Events: noEvents{}, Metrics: measures().dead, Log: log,
-		Margin: c.margin(), Calls: 1, Now: c.monotonic,
+		Cache: cacheReader{c: c}, RegistrationNamespace: "registrations", Live: nodeCalls{liveCalls{c}}, Events: noEvents{}, Metrics: measures().dead, Log: log,
+		Margin: deadnodes.DefaultMargin, Calls: 1, Now: func() time.Duration { return w.now + c.jump },
+	}
+	if w.fault == "M18" {
+		c.ofDead.Margin = -defaultFence / 2
 	}
 	c.ofSubs = &requests.Reconciler{
 		Cache: cacheReader{c: c}, API: liveCalls{c}, Broker: granter{c.broker, c}, Metrics: measures().subs, Log: log, Now: c.now,

@@ -51,6 +51,12 @@ func (c nodeCalls) DeleteRegistration(_ context.Context, m protocol.Meta) (proto
 }
 
 func (c nodeCalls) ReadNode(_ context.Context, name protocol.NodeName) (protocol.Node, protocol.Outcome, error) {
+	if c.w.fault == "M17" {
+		if _, ok := c.cachedNodes[name]; !ok || c.w.one(30) {
+			c.cachedNodes[name], _ = c.w.nodeObject(name)
+		}
+		return c.cachedNodes[name], protocol.Done, nil
+	}
 	return call(c.simController, "read of Node "+string(name), false, func() (protocol.Node, protocol.Outcome) {
 		node, out := c.w.nodeObject(name)
 		c.sawGone[name] = out == protocol.NotFound && !c.w.kind.confirmed || node.Off
@@ -74,6 +80,7 @@ func (c nodeCalls) Pools(context.Context) ([]protocol.Pool, error) {
 	all, err := listOf(c.liveCalls, "list of pools", c.w.api.pools, nil)
 	var pools []protocol.Pool
 	for _, p := range all {
+		p.Confirmed = p.Confirmed && c.w.fault != "M56"
 		pools = append(pools, p.Pool)
 	}
 	return pools, err

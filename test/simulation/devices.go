@@ -12,16 +12,6 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// deviceBugs are the faults that devices of ResourceClaims show.
-func deviceBugs() []Bug {
-	return []Bug{
-		{"M71", "free a ResourceClaim's address while its pod's sandbox is there", 1000, []Invariant{I2}, withDevices},
-		{"M72", "keep a device's address until its ResourceClaim is gone", 1000, []Invariant{I4, I5}, withDevices},
-	}
-}
-
-func withDevices(k flavour) bool { return k.devices }
-
 // A resource is a ResourceClaim, and the truth about what its device has.
 type resource struct {
 	name string

@@ -75,6 +75,14 @@ func (d *simDisk) keys(keep func(attachment) bool) []attKey {
 	return keys
 }
 
+// recordText says what a record is, for the trace.
+func recordText(r protocol.Right) string {
+	if r.Phase == "" {
+		return "nothing"
+	}
+	return fmt.Sprintf("%s(uid %s, rev %s, turn %d, asserted %d, term %d)", r.Phase, r.UID, r.Revision, r.Writes, r.Asserted, r.Term)
+}
+
 // compareIDs orders names that end in a number by it.
 func compareIDs(a, b string) int {
 	if len(a) != len(b) {

@@ -1,9 +1,6 @@
 package simulation
 
 import (
-	"fmt"
-	"slices"
-
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -41,66 +38,88 @@ func withMoves(k flavour) bool      { return k.moves }
 func withRacks(k flavour) bool      { return k.racks }
 func withPerNode(k flavour) bool    { return k.perNode }
 func withClaimRacks(k flavour) bool { return k.racks && k.uses }
+func withDevices(k flavour) bool    { return k.devices }
+func withForeign(k flavour) bool    { return k.foreign }
+func withFills(k flavour) bool      { return k.fills }
+func withTwoLeaders(k flavour) bool { return k.leaders && k.fills }
 
 // Bugs returns all deliberate faults.
-func Bugs() []Bug {
-	return slices.Concat(nodeBugs(), controllerBugs(), scarcityBugs(), foreignBugs(), deviceBugs())
-}
+func Bugs() []Bug { return bugs }
 
-// nodeBugs are the faults of the node's side and of the API's rules.
-func nodeBugs() []Bug {
-	return []Bug{
-		{"M1", "a plain read brings back what was given away", 600, []Invariant{I1}, nil},
-		{"M2", "releasing in memory alone", 100, []Invariant{I1}, nil},
-		{"M3", "forget a lease when its delete has no answer, and take it for new if it is there", 0, []Invariant{I1}, withSlowWrites},
-		{"M4", "delete without a revision", 650, []Invariant{I1}, nil},
-		{"M5", "what exists in this node's name is this store's", 1500, []Invariant{I1}, withTwins},
-		{"M6", "adopt a lost store's leases as empty", 1000, []Invariant{I1}, withLostStores},
-		{"M7", "give addresses of a frozen lease", 4000, []Invariant{I1}, withLostStores},
-		{"M8", "do not notice a store that was put back", 400, []Invariant{I1, I2}, withLostStores},
-		{"M9", "answer before the disk has it", 100, []Invariant{I2}, nil},
-		{"M11", "take back by a write without an answer", 100000, []Invariant{I1, I3}, withSlowEdge},
-		{"M12", "take back what has been granted", 15000, []Invariant{I1, I3}, withUses},
-		{"M20", "ignore that the registration's term has ended", 2500, []Invariant{I1}, nil},
-		{"M21", "register at once where another machine is registered", 300, []Invariant{I1}, withTwins},
-		{"M28", "delete the use at the first of two DELs", 1500, []Invariant{I3}, withUses},
-		{"M29", "a DEL frees whatever the pod has", 300, []Invariant{I2}, nil},
-		{"M30", "apply journalled DELs after a newer ADD", 800, []Invariant{I2}, nil},
-		{"M31", "take the address over while the old sandbox lives", 100, []Invariant{I1, I2}, nil},
-		{"M32", "collect garbage by the pod's object alone", 100, []Invariant{I2}, nil},
-		{"M33", "lease without a look at the pool afterwards", 25000, []Invariant{I1}, nil},
-		{"M34", "name leases by the pool's ranges", 1000, []Invariant{I1}, withEdits},
-		{"M40", "ignore that leases vanished, or that the API server went back", 600, []Invariant{I1}, withRestores},
-		{"M42", "never free what a DEL could not write", 100, []Invariant{I4}, nil},
-		{"M48", "take another machine's leases", 8000, []Invariant{I1}, withTwins},
-		{"M49", "give frozen rights back", 6000, []Invariant{I1, I3}, withLostStores},
-		{"M50", "no counter in /run", 400, []Invariant{I1, I2}, withLostStores},
-		{"M57", "a GC frees all that it does not list", 400, []Invariant{I1, I2}, nil},
-		{"M64", "wake nobody of several who wait", 1000, []Invariant{I5}, nil},
-		{"M65", "go by the pool as it was before an edit, when what the edit adds is recalled", 100000, []Invariant{I1}, withForeign},
-		{"M66", "give addresses of every range, whatever nodes it selects", 100, []Invariant{Place}, withRacks},
-		{"M67", "grant claims addresses of every range, whatever nodes it selects", 3000, []Invariant{Place}, withClaimRacks},
-		{"M68", "go by the first labels that a node was told", 200, []Invariant{I4, I5}, withRacks},
-		{"M69", "lease another subnet when the node's own is full", 200, []Invariant{Subnet}, withPerNode},
-		{"M70", "give a node's subnet back when it is idle", 200, []Invariant{Subnet}, withPerNode},
-		{"M52", "neither note nor list what is created", 200, []Invariant{I4, I5}, nil},
-		{"M19", "F from the moment of the answer", 0, []Invariant{I1}, withSlowWrites},
-		{"M26", "serve without a confirmation", 300, []Invariant{I1, I3}, nil},
-		{"M27", "take a claim's status for its leases", 300, []Invariant{I1, I3}, withUses},
-		{"M43", "a fencing write that changes nothing", 30000, []Invariant{I1}, withSlowWrites},
-		{"M44", "serve after another boot without a registration", 500, []Invariant{I1}, nil},
-		{"M45", "ignore the term", 100, []Invariant{I1}, nil},
-		{"M73", "change a pool's labels that were published to its readers", 20000, []Invariant{I4, I5}, withRacks},
-		{"M47", "siblings by their controller alone", 10000, []Invariant{I1}, withUses},
-	}
-}
-
-// recordText says what a record is, for the trace.
-func recordText(r protocol.Right) string {
-	if r.Phase == "" {
-		return "nothing"
-	}
-	return fmt.Sprintf("%s(uid %s, rev %s, turn %d, asserted %d, term %d)", r.Phase, r.UID, r.Revision, r.Writes, r.Asserted, r.Term)
+var bugs = []Bug{
+	{"M1", "a plain read brings back what was given away", 600, []Invariant{I1}, nil},
+	{"M2", "releasing in memory alone", 100, []Invariant{I1}, nil},
+	{"M3", "forget a lease when its delete has no answer, and take it for new if it is there", 0, []Invariant{I1}, withSlowWrites},
+	{"M4", "delete without a revision", 650, []Invariant{I1}, nil},
+	{"M5", "what exists in this node's name is this store's", 1500, []Invariant{I1}, withTwins},
+	{"M6", "adopt a lost store's leases as empty", 1000, []Invariant{I1}, withLostStores},
+	{"M7", "give addresses of a frozen lease", 4000, []Invariant{I1}, withLostStores},
+	{"M8", "do not notice a store that was put back", 400, []Invariant{I1, I2}, withLostStores},
+	{"M9", "answer before the disk has it", 100, []Invariant{I2}, nil},
+	{"M10", "cede in the API before the store has it", 200, []Invariant{I1}, nil},
+	{"M11", "take back by a write without an answer", 100000, []Invariant{I1, I3}, withSlowEdge},
+	{"M12", "take back what has been granted", 15000, []Invariant{I1, I3}, withUses},
+	{"M13", "delete a lease by its UID alone, whatever has been granted since", 100, []Invariant{I1, I3}, nil},
+	{"M14", "grant on an informer's copy", 500, []Invariant{I1, I3}, withUses},
+	{"M15", "tell grants apart by the claim's name", 600, []Invariant{I1, I3}, withUses},
+	{"M16", "free what an informer knows no use of", 5000, []Invariant{I1, I3}, withUses},
+	{"M17", "take over what a cached Node says is gone", 400, []Invariant{I1}, nil},
+	{"M18", "take over before F", 400, []Invariant{I1}, nil},
+	{"M19", "F from the moment of the answer", 0, []Invariant{I1}, withSlowWrites},
+	{"M20", "ignore that the registration's term has ended", 2500, []Invariant{I1}, nil},
+	{"M21", "register at once where another machine is registered", 300, []Invariant{I1}, withTwins},
+	{"M22", "free grants before the status that does not name them is written", 4000, []Invariant{I3}, withUses},
+	{"M23", "write a claim's status by its name alone", 100, []Invariant{I3, I4}, withUses},
+	{"M24", "free what a cached claim does not want any more", 300, []Invariant{I3}, withUses},
+	{"M25", "free a claim's address without reading its uses", 600, []Invariant{I3}, withUses},
+	{"M26", "serve without a confirmation", 300, []Invariant{I1, I3}, nil},
+	{"M27", "take a claim's status for its leases", 300, []Invariant{I1, I3}, withUses},
+	{"M28", "delete the use at the first of two DELs", 1500, []Invariant{I3}, withUses},
+	{"M29", "a DEL frees whatever the pod has", 300, []Invariant{I2}, nil},
+	{"M30", "apply journalled DELs after a newer ADD", 800, []Invariant{I2}, nil},
+	{"M31", "take the address over while the old sandbox lives", 100, []Invariant{I1, I2}, nil},
+	{"M32", "collect garbage by the pod's object alone", 100, []Invariant{I2}, nil},
+	{"M33", "lease without a look at the pool afterwards", 25000, []Invariant{I1}, nil},
+	{"M34", "name leases by the pool's ranges", 1000, []Invariant{I1}, withEdits},
+	{"M35", "take reserves whatever the pressure", 0, []Invariant{I5}, withFills},
+	{"M36", "recall from one holder alone", 30000, []Invariant{I5}, withFills},
+	{"M37", "keep part of what is wanted while the rest cannot be had", 300, []Invariant{I4, I5}, withUses},
+	{"M38", "write back leases without the marks, as a program does that does not know them", 50, []Invariant{I4}, nil},
+	{"M39", "own leases by their pool, so that the garbage collector deletes them", 600, []Invariant{I1, I3}, withEdits},
+	{"M40", "ignore that leases vanished, or that the API server went back", 600, []Invariant{I1}, withRestores},
+	{"M41", "bar freed addresses", 200, []Invariant{I5}, withFills},
+	{"M42", "never free what a DEL could not write", 100, []Invariant{I4}, nil},
+	{"M43", "a fencing write that changes nothing", 30000, []Invariant{I1}, withSlowWrites},
+	{"M44", "serve after another boot without a registration", 500, []Invariant{I1}, nil},
+	{"M45", "ignore the term", 100, []Invariant{I1}, nil},
+	{"M46", "change the block size without closing", 600, []Invariant{I1}, nil},
+	{"M47", "siblings by their controller alone", 10000, []Invariant{I1}, withUses},
+	{"M48", "take another machine's leases", 8000, []Invariant{I1}, withTwins},
+	{"M49", "give frozen rights back", 6000, []Invariant{I1, I3}, withLostStores},
+	{"M50", "no counter in /run", 400, []Invariant{I1, I2}, withLostStores},
+	{"M51", "F by a clock that jumps", 300, []Invariant{I1}, nil},
+	{"M52", "neither note nor list what is created", 200, []Invariant{I4, I5}, nil},
+	{"M53", "answer a request twice", 0, []Invariant{I1}, withTwoLeaders},
+	{"M54", "open a pool whatever others of its domain have leased", 16000, []Invariant{I1, I3}, withMoves},
+	{"M55", "lease what an edit has brought before the controller has seen it", 10000, []Invariant{I1, I3}, withMoves},
+	{"M56", "take over what takes a person's word without it", 3000, []Invariant{I1, I2}, withConfirmed},
+	{"M57", "a GC frees all that it does not list", 400, []Invariant{I1, I2}, nil},
+	{"M58", "open a pool without a look at what pods have by another IPAM", 1000, []Invariant{I1}, withForeign},
+	{"M59", "look without a fence", 4000, []Invariant{I1}, withForeign},
+	{"M60", "look before the fence is in force", 14000, []Invariant{I1}, withForeign},
+	{"M61", "free what is kept for a pod whose object is gone, although its sandbox runs", 30000, []Invariant{I1}, withForeign},
+	{"M62", "give what an edit adds before a look", 2000, []Invariant{I1}, withForeign},
+	{"M63", "believe what a pod shows more than the record of another pod", 20000, []Invariant{I1}, withForeign},
+	{"M64", "wake nobody of several who wait", 1000, []Invariant{I5}, nil},
+	{"M65", "go by the pool as it was before an edit, when what the edit adds is recalled", 100000, []Invariant{I1}, withForeign},
+	{"M66", "give addresses of every range, whatever nodes it selects", 100, []Invariant{Place}, withRacks},
+	{"M67", "grant claims addresses of every range, whatever nodes it selects", 3000, []Invariant{Place}, withClaimRacks},
+	{"M68", "go by the first labels that a node was told", 200, []Invariant{I4, I5}, withRacks},
+	{"M69", "lease another subnet when the node's own is full", 200, []Invariant{Subnet}, withPerNode},
+	{"M70", "give a node's subnet back when it is idle", 200, []Invariant{Subnet}, withPerNode},
+	{"M71", "free a ResourceClaim's address while its pod's sandbox is there", 1000, []Invariant{I2}, withDevices},
+	{"M72", "keep a device's address until its ResourceClaim is gone", 1000, []Invariant{I4, I5}, withDevices},
+	{"M73", "change a pool's labels that were published to its readers", 20000, []Invariant{I4, I5}, withRacks},
 }
 
 // believed is what M27 takes for the lease of that name, of claims' addresses.
@@ -116,4 +135,32 @@ func (w *world) believed(name string) (protocol.Lease, protocol.Outcome, error) 
 		}
 	}
 	return l, protocol.Done, nil
+}
+
+// grantByName is M15: what is granted to a claim that is gone is granted to the next of
+// its name.
+func (w *world) grantByName(c simClaim) {
+	if w.fault != "M15" || c.Network == "others" {
+		return
+	}
+	for _, l := range w.api.leases.list(nil) {
+		w.api.leases.update(l.Meta, func(l *protocol.Lease) {
+			for i := range l.Grants {
+				if to := &l.Grants[i].To; to.Kind == protocol.GranteeClaim && to.Name == c.Name {
+					to.UID = c.UID
+				}
+			}
+		})
+	}
+}
+
+// collectLeases is the garbage collector, where leases are owned by their pool, which
+// is gone.
+func (w *world) collectLeases(pool simPool) {
+	if w.fault != "M39" {
+		return
+	}
+	for _, l := range w.api.leases.list(func(l protocol.Lease) bool { return l.PoolUID == pool.UID }) {
+		w.api.leases.remove(protocol.Meta{Name: l.Name})
+	}
 }

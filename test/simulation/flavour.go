@@ -1,7 +1,5 @@
 package simulation
 
-import "slices"
-
 // flavour is what happens in a run besides crashes, lost answers and late
 // writes. Who deletes a registration whose terms a lost store alone remembers is outside
 // the fault model: these two are not mixed.
@@ -77,7 +75,7 @@ func (w *world) choose() {
 	w.kind.never = !w.kind.twins && (w.patience%6 == 0 || w.kind.restores && w.patience%3 == 0)
 	w.kind.racks = !w.kind.foreign && !w.kind.moves && w.delay == 1 // likewise
 	w.kind.perNode = !w.kind.foreign && !w.kind.moves && !w.kind.edge && w.delay == 2 && w.trouble%4 != 2
-	w.kind.devices = !w.kind.foreign && w.patience%4 == 1 && (w.fault == NoFault || slices.ContainsFunc(deviceBugs(), func(b Bug) bool { return b.Fault == w.fault }))
+	w.kind.devices = !w.kind.foreign && w.patience%4 == 1 && (w.fault == NoFault || w.fault == "M71" || w.fault == "M72")
 }
 
 // kindOf returns the flavour of the run of a seed.

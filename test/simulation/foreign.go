@@ -103,7 +103,11 @@ func (w *world) heedFence() {
 	case !said:
 		o.fencedAt = 0
 	case o.fencedAt == 0:
-		o.fencedAt = w.now + w.fenceDelay()
+		within := fenceWithin
+		if w.fault == "M60" {
+			within *= 240
+		}
+		o.fencedAt = w.now + w.upTo(within)
 		w.logf("server: from %v on the other IPAM gives nothing new", o.fencedAt-24*time.Hour)
 	}
 }

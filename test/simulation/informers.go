@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tenure-ipam/tenure/cmd/tenure-controller/controller"
-	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/controller/trigger"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -128,7 +127,7 @@ func (c *simController) seePool(ev simEvent[simPool]) {
 	if ev.gone {
 		c.broker.DropPool(protocol.PoolName(ev.name), ev.obj.UID)
 	} else {
-		c.broker.SetPool(c.poolState(ev.obj))
+		c.broker.SetPool(controller.PoolState(ev.obj.object(), c.shapes))
 	}
 	c.wakeLooker()
 	wake(c, ev, simPool.object)
@@ -140,11 +139,4 @@ func (c *simController) seePool(ev simEvent[simPool]) {
 func (c *simController) seeRegistration(ev simEvent[protocol.Registration]) {
 	wake(c, ev, registrationObject)
 	c.soon(task{lookAtRegistration, ev.name}, 0)
-}
-
-// poolState is what the broker is told of a pool.
-func (c *simController) poolState(p simPool) grants.PoolState {
-	state := controller.PoolState(p.object(), c.shapes)
-	state.Edited = state.Edited && c.w.fault != "M55"
-	return state
 }

@@ -33,12 +33,39 @@ type looks struct {
 // newLooker has the controller look for what the other IPAM has given.
 func (c *simController) newLooker() {
 	c.look.Looker = &looker.Looker{
-		Cache: cacheReader{c: c}, Live: c.liveLooks(), Broker: granter{c.broker, c}, Registrations: c.cachedRegistrations, Beats: c.ofPools.Beats,
+		Cache: cacheReader{c: c}, Live: liveLooks{liveCalls{c}}, Broker: granter{c.broker, c}, Registrations: c.cachedRegistrations, Beats: c.ofPools.Beats,
 		MayUse: func(context.Context, *v1alpha1.IPPool, string) bool { return true },
 		Notify: func(pool protocol.PoolName) { c.soon(task{lookAtPool, string(pool)}, 0) }, Calls: 1,
 		Metrics: measures().looks, Log: c.ofPools.Log, Now: c.now,
 	}
-	c.ofPools.Foreign = c.verdicts()
+	c.ofPools.Foreign = c.look
+}
+
+// cachedRegistrations are the registrations as the controller's informer has them.
+func (c *simController) cachedRegistrations(context.Context) ([]protocol.Registration, error) {
+	all := c.regs.list(nil)
+	for i := range all {
+		if c.w.fault == "M61" {
+			all[i].Report = c.withoutObject(all[i].Report)
+		}
+	}
+	return all, nil
+}
+
+// withoutObject is M61: a report says nothing of what runs for a pod whose object is
+// gone.
+func (c *simController) withoutObject(text string) string {
+	r, ok, err := protocol.ParseReport(text)
+	must(err)
+	if !ok {
+		return text
+	}
+	gone := func(uid protocol.UID) bool {
+		return !slices.ContainsFunc(c.w.all, func(p *simPod) bool { return p.there && p.ref.UID == uid })
+	}
+	r.Running = slices.DeleteFunc(r.Running, gone)
+	r.Has = slices.DeleteFunc(r.Has, func(s protocol.Sighting) bool { return gone(s.Pod.UID) })
+	return r.String()
 }
 
 // lookOn has the looker go on, if it is time to.

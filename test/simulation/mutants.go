@@ -39,6 +39,18 @@ var mutants = map[Fault][]mutation{
 			res.Next.Sent = ev.Now
 		}
 `}},
+	"M22": {{"claims/reconciler.go", "	patch, err := st.patch(c)\n", `	if mutant.On == "M22" && len(c.ips) == 0 && len(st.ips) > 0 {
+		others := slices.DeleteFunc(r.Broker.Held(c.uid), func(h grants.Held) bool {
+			return slices.ContainsFunc(st.ips, func(ip string) bool { return strings.HasPrefix(ip, h.Grant.Addr.String()+"/") })
+		})
+		if len(others) > 0 {
+			if marked, err := r.Broker.Mark(ctx, others); err == nil {
+				_ = r.Broker.Clear(ctx, marked)
+			}
+		}
+	}
+	patch, err := st.patch(c)
+`}},
 	"M26": {{"ipam/node/agent/rights_confirm.go", `if err := rs.pools.rightUnderRestore(r); err != nil {
 		return ev, err // its`, `if mutant.On == "M26" {
 		ev.Outcome = protocol.Done
@@ -86,6 +98,10 @@ var mutants = map[Fault][]mutation{
 		}())`},
 		{"ipam/node/agent/pools.go", "	return absent || known != nil && (known.Pressure", `	return mutant.On != "M35" && absent || mutant.On != "M35" && known != nil && (known.Pressure`},
 	},
+	"M36": {{"ipam/controller/grants/round.go", "	reg.Recalls = next\n", `	if reg.Recalls = next; mutant.On == "M36" && node != "n0" {
+		reg.Recalls = nil
+	}
+`}},
 	"M40": {step, {"ipam/node/agent/registration_history.go", "	case !behind:\n", `	case !behind || mutant.On == "M40":
 `}},
 	"M41": {{"allocator/space.go", "		b.free(off, h.seq)\n", `		b.free(off, h.seq)
@@ -99,6 +115,11 @@ var mutants = map[Fault][]mutation{
 	}
 `}},
 	"M45": {{"ipam/protocol/right.go", "func (r Right) Usable(term int64) bool { return", `func (r Right) Usable(term int64) bool { return mutant.On == "M45" && r.Phase == Held && r.Term != 0 ||`}},
+	"M46": {{"ipam/controller/pools/plan.go", "		// No lease stands against the change, or a family is new: close,", `		if mutant.On == "M46" {
+			st.BlockPrefixLengths = want.status()
+			return s.open(st, want, want)
+		}
+		// No lease stands against the change, or a family is new: close,`}},
 	"M47": {{"ipam/node/agent/rights_confirm.go", "		e.Other = &other\n", `		if e.Other = &other; mutant.On == "M47" && other.Use != nil && other.Use.Pod.Owner.UID == e.Own.Pod.Owner.UID {
 			e.Other = nil
 		}
@@ -110,8 +131,22 @@ var mutants = map[Fault][]mutation{
 		return "", nil
 `}}, unusedMutants...),
 	"M52": memory,
+	"M54": {{"ipam/controller/pools/overlap.go", "		case pools[i].Spec.Domain != l.pool", `		case mutant.On == "M54" || pools[i].Spec.Domain != l.pool`}},
+	"M55": {{"ipam/kube/read.go", "Edited: err != nil || o.Status.ObservedGeneration > 0 &&", `Edited: mutant.On != "M55" && err != nil || mutant.On != "M55" && o.Status.ObservedGeneration > 0 &&`}},
 	"M57": {{"ipam/node/agent/serve.go", "&& a.host.Gone(att) {\n				garbage", `&& (mutant.On == "M57" || a.host.Gone(att)) {
 				garbage`}},
+	"M58": {{"ipam/controller/looker/looker.go", "	return l.verdicts[pool]\n", `	v := l.verdicts[pool]
+	if mutant.On == "M58" {
+		v.Stage, v.Why = foreign.StageClear, ""
+	}
+	return v
+`}},
+	"M62": {{"ipam/controller/pools/reconciler.go", "		}{status, status.Withheld,", `		}{status, func() []string {
+			if mutant.On == "M62" {
+				return nil
+			}
+			return status.Withheld
+		}(),`}},
 	"M64": {{"ipam/node/sched/locks.go", "	close(line[0])\n", `	if mutant.On != "M64" || len(line) == 1 {
 		close(line[0])
 	}
