@@ -16,9 +16,10 @@ type IPPoolStatus struct {
 	// +optional
 	Leasing Leasing `json:"leasing,omitempty"`
 
-	// opening is the pool's epoch, another word each time that the pool is opened. An
-	// agent that has seen the API server go back to an earlier state leases nothing of
-	// the pool before it is in a later epoch.
+	// opening is the epoch in which the pool was opened last, another word each time. The
+	// pool's epoch is the later of opening and waited. An agent that has seen the API
+	// server go back to an earlier state leases nothing of the pool before it is in a
+	// later epoch.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63

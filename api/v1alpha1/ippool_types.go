@@ -23,7 +23,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')",message="metadata.name must be at most 63 lower-case letters, digits and '-', without dots: leases are named after the pool"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || has(self.status)",message="status must not be removed",fieldPath=".status"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.spec.domain) || (has(self.spec.domain) && self.spec.domain == oldSelf.spec.domain) || !has(oldSelf.status) || !has(oldSelf.status.opening)",message="must not change, or go, once the pool has been opened: its addresses may be in use where it says that they are; make another pool instead",fieldPath=".spec.domain"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.spec.domain) || (has(self.spec.domain) && self.spec.domain == oldSelf.spec.domain) || !has(oldSelf.status) || !has(oldSelf.status.opening) && !has(oldSelf.status.waited)",message="must not change, or go, once the pool has been opened, or has waited after a restore: its addresses may be in use where it says that they are; make another pool instead",fieldPath=".spec.domain"
 type IPPool struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the object's metadata. A name has at most 63 characters and no

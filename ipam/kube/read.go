@@ -116,7 +116,7 @@ func PoolOf(o *v1alpha1.IPPool) protocol.Pool {
 	text.PerNode = nil                     // what the subnets have the ranges have, and it is read at each event
 	shape, err := poolspec.ParsePool(text) // of one that cannot be read, the controller says so, and closes it
 	p := protocol.Pool{
-		Meta: MetaOf(o), Open: o.Status.Leasing == v1alpha1.LeasingOpen, Epoch: Epoch(o),
+		Meta: MetaOf(o), Open: o.Status.Leasing == v1alpha1.LeasingOpen, Epoch: cmp.Or(Epoch(o), protocol.EpochAfter(o.CreationTimestamp.Time)),
 		Generation: o.Generation, Edited: err != nil || o.Status.ObservedGeneration > 0 && o.Status.ObservedGeneration < o.Generation,
 		Confirmed: o.Spec.TakeOver == v1alpha1.TakeOverConfirmed,
 	}

@@ -274,8 +274,9 @@ type Pool struct {
 	Meta
 	// Open says that blocks may be leased.
 	Open bool
-	// Epoch is the pool's status.opening: each time that the pool is opened, another text that
-	// is greater than those before.
+	// Epoch is the later of the pool's status.opening and status.waited; while it has neither, it
+	// is when the pool was made. Each time that the pool is opened, or has waited after a restore
+	// and stays closed, it is another text, greater than those before.
 	Epoch string
 	// Generation is that of the spec, 0 where it is not known. Edited says that the controller
 	// has not accepted this one yet: what is new of it may still be leased of another pool.

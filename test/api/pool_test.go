@@ -239,10 +239,12 @@ func TestPoolUpdate(t *testing.T) {
 }
 
 // TestPoolDomain: what is leased of a pool that has been opened counts in the domain that
-// the pool names. So it names no other then, though it may come to name one.
+// the pool names. So it names no other then, though it may come to name one. A restore may have
+// taken from a pool that it was opened; then it has waited.
 func TestPoolDomain(t *testing.T) {
 	create(t, pools, pool(`{ranges: [{cidr: 10.0.0.0/24}]}`))
 	opened := `{status: {leasing: Open, blockPrefixLengths: {ipv4: 32}, opening: "2026-01-01T12:00:00.000000000Z"}}`
+	waited := `{status: {leasing: Closed, opening: null, waited: "2026-01-01T12:00:00.000000000Z"}}`
 	keeps := []string{"spec.domain", "once the pool has been opened", "make another pool"}
 	for _, s := range []struct {
 		name, patch string
@@ -258,6 +260,8 @@ func TestPoolDomain(t *testing.T) {
 		{name: "none when it has been opened", patch: `{spec: {domain: null}}`, want: keeps},
 		{name: "closed", patch: `{status: {leasing: Closed}}`, status: true},
 		{name: "another when it is closed again", patch: `{spec: {domain: vlan-20}}`, want: keeps},
+		{name: "waited, and not opened by its status", patch: waited, status: true},
+		{name: "another when it has waited", patch: `{spec: {domain: vlan-20}}`, want: keeps},
 		{name: "another range in it", patch: `{spec: {ranges: [{cidr: 10.0.1.0/24}]}}`},
 	} {
 		t.Run(s.name, func(t *testing.T) {

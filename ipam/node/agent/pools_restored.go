@@ -216,11 +216,8 @@ func (ps *pools) leased(ctx context.Context) (of map[protocol.PoolName]bool, err
 }
 
 // waiting returns a pool that was heard of before the API server went back and still waits for
-// nodes; nil if there is none, also where none that was heard of had ever been open.
+// nodes; nil if there is none.
 func (ps *pools) waiting(h protocol.History) *pool {
-	if h.Restored == nil || h.Restored.Epoch == "" {
-		return nil
-	}
 	for _, p := range ps.followed() {
 		if epoch, gone := p.lastEpoch(); !h.IsHeardSince(p.name) && !endedFor(h, epoch, gone) {
 			return p

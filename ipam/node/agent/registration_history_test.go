@@ -262,27 +262,6 @@ func TestStoppedPoolHoldsNothingUp(t *testing.T) {
 	}
 }
 
-// TestNeverOpenedPoolHoldsNothingUp: nor does a pool that was never open, where the node has heard
-// of none that was: no epoch is on its registration, so the controller closes none.
-func TestNeverOpenedPoolHoldsNothingUp(t *testing.T) {
-	a := newRestoredAgent(t)
-	a.reg.history = protocol.History{}
-	a.pools.get("never").known = &knownPool{Pool: Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "never"}}}}
-	a.reg.history = a.reg.history.Rewound().FirstHeard("new")
-	a.pools.get("new").known = &knownPool{Pool: Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "new"}, Epoch: "9"}}}
-	if a.pools.underRestore("new") == nil {
-		t.Error("it does not wait until this node has put back what it holds")
-	}
-	a.reg.notePutBack(a.reg.restored())
-	a.reg.registrar.Term, a.reg.registrar.Seen.Restored = 9, a.reg.restored().String()
-	if err := a.pools.underRestore("new"); err != nil {
-		t.Error(err)
-	}
-	if a.pools.mend(t.Context()); a.reg.restored() != nil {
-		t.Error("the restore has not ended")
-	}
-}
-
 // TestHeardSinceWaitsForThisNode: a pool that is first heard of since waits until this node has put
 // back what it holds, and says what that is.
 func TestHeardSinceWaitsForThisNode(t *testing.T) {
