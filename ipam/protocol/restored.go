@@ -219,8 +219,8 @@ const epochForm = "2006-01-02T15:04:05.000000000Z"
 
 // IsEpoch reports whether a controller may have written a word as an epoch.
 func IsEpoch(word string) bool {
-	_, err := time.Parse(epochForm, word)
-	return err == nil
+	t, err := time.Parse(epochForm, word)
+	return err == nil && t.Format(epochForm) == word // Parse takes an hour of one digit, too
 }
 
 // EpochAfter returns the epoch of a pool that is opened at now. It is greater than every epoch

@@ -47,10 +47,10 @@ func (c somePools) List(_ context.Context, into client.ObjectList, _ ...client.L
 // to a claim that is gone could not be freed (I4).
 func TestFreesBeforeItOpens(t *testing.T) {
 	p := with(pool("10.0.0.0/24"), open(32))
-	p.Status.Leasing, p.Status.Opening = v1alpha1.LeasingClosed, "5"
+	p.Status.Leasing, p.Status.Opening = v1alpha1.LeasingClosed, protocol.EpochAfter(noon)
 	now := noon
 	r := &Reconciler{Networks: using{}, Live: liveOf{}, Cache: somePools{pools: []*v1alpha1.IPPool{p}}, Now: func() time.Time { return now }}
-	r.regs.observe(saying(regAt("a", 0), true, "5"), noon)
+	r.regs.observe(saying(regAt("a", 0), true, p.Status.Opening), noon)
 	for ; now.Before(noon.Add(12 * time.Minute)); now = now.Add(recheckAfter) {
 		got, err := r.Restored(t.Context(), "lan")
 		if err != nil {
@@ -91,8 +91,8 @@ func TestFreesWhatTheReconcilerDoesNotWaitFor(t *testing.T) {
 // this controller led counts at once, whatever its watches have shown by then: they may be behind.
 func TestKnowsBeforeWatchesTell(t *testing.T) {
 	p := with(pool("10.0.0.0/24"), open(32))
-	p.Status.Opening = "5"
-	reg := saying(regAt("a", 0), true, "5")
+	p.Status.Opening = protocol.EpochAfter(noon)
+	reg := saying(regAt("a", 0), true, p.Status.Opening)
 	reg.Revision = "12"
 	live := liveOf{regs: []protocol.Registration{reg}, away: errors.New("no answer")}
 	r := &Reconciler{Networks: using{}, Live: live, Cache: somePools{pools: []*v1alpha1.IPPool{p}}, Now: func() time.Time { return noon }}

@@ -184,17 +184,17 @@ func (s seen) lease(st *v1alpha1.IPPoolStatus) plan {
 		p.after = after
 		return p
 	}
-	if s.shape == nil {
-		return s.shut(st, whyShapeless(s.pool), s.fault)
-	}
 	now := sizesIn(*st)
-	whole := s.shape // the size is that of the spec, whatever of it is withheld for now
-	if s.whole != nil {
-		whole = s.whole
+	want := now
+	// The size is that of the spec, whatever of it is withheld for now.
+	if whole := cmp.Or(s.whole, s.shape); whole != nil {
+		want = now.wanted(whole, askedSize(s.pool.Spec))
 	}
-	want := now.wanted(whole, askedSize(s.pool.Spec))
 	if p, wait := s.takeSizes(st, now, want); wait {
 		return p
+	}
+	if s.shape == nil {
+		return s.shut(st, whyShapeless(s.pool), s.fault)
 	}
 	if len(s.overlaps.older) > 0 {
 		return s.shut(st, v1alpha1.ReasonOverlap, fmt.Sprintf(
@@ -276,11 +276,11 @@ func (s seen) edited() bool { return s.pool.Status.ObservedGeneration != s.pool.
 // want.
 func (s seen) open(st *v1alpha1.IPPoolStatus, now, want sizes) plan {
 	if st.Leasing != v1alpha1.LeasingOpen || st.Opening == "" {
-		if st.Opening == "" {
+		if kube.Epoch(s.pool) == "" {
 			// The time at which the pool was made: if a backup has brought back a pool that
 			// had been opened before, its agents know a later epoch, and their registrations
 			// name that.
-			st.Opening = protocol.EpochAfter(s.pool.CreationTimestamp.Time, st.Waited, s.restored.named())
+			st.Opening = protocol.EpochAfter(s.pool.CreationTimestamp.Time, s.restored.named())
 		} else {
 			st.Opening = s.nextEpoch(st)
 		}
@@ -309,8 +309,7 @@ var waiting = []string{v1alpha1.ReasonRestored, v1alpha1.ReasonBlockSizeChanging
 // shut closes the pool. If it has waited after a restore, and stays closed for another reason, an
 // epoch begins, so that the nodes know that it waits no more.
 func (s seen) shut(st *v1alpha1.IPPoolStatus, reason, message string) plan {
-	was := meta.FindStatusCondition(st.Conditions, v1alpha1.PoolReady)
-	if s.restored != nil && was != nil && slices.Contains(waiting, was.Reason) && !slices.Contains(waiting, reason) {
+	if s.restored != nil && !slices.Contains(waiting, reason) {
 		st.Waited = s.nextEpoch(st)
 	}
 	st.Leasing = v1alpha1.LeasingClosed

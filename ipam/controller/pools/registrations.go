@@ -186,11 +186,11 @@ func (r *Reconciler) Beats(node protocol.NodeName) bool {
 // had, and the node of that registration. Of several nodes it is the first by name, so that it
 // does not change from call to call. mu must be held.
 func (l *registrations) credibleEpoch(w epochs, now time.Time) (epoch, restoredNode string) {
-	ofPools, credible := max(w.last, w.made), protocol.EpochAfter(now.Add(clockSkew))
+	credible := max(protocol.EpochAfter(now.Add(clockSkew)), w.last, w.made)
 	for node, o := range l.nodes {
 		r, ok := protocol.ParseRestoration(o.restored)
 		greater := r.Epoch > epoch || r.Epoch == epoch && string(node) < restoredNode
-		if ok && greater && (r.Epoch <= ofPools || r.Epoch <= credible && protocol.IsEpoch(r.Epoch)) {
+		if ok && greater && r.Epoch <= credible && protocol.IsEpoch(r.Epoch) {
 			epoch, restoredNode = r.Epoch, string(node)
 		}
 	}

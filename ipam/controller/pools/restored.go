@@ -27,11 +27,11 @@ const usualFence = 15 * time.Minute
 // what they hold.
 //
 // It rests on the epochs of the pools. Each time that a pool is opened, or has waited and stays
-// closed, an epoch begins, greater than all before it. Only a pool's first epoch is the time at
-// which the pool was made, unless registrations name a later one, or the pool has waited before. A
-// registration names the last epoch that its agent had heard of when it saw the API server go back.
-// Pools of that epoch or an earlier one are closed, and pools of a later one are not. So a pool
-// that has waited is not closed once more by what registrations still say, whoever leads.
+// closed, an epoch begins, greater than all before it. Only the first epoch of a pool that has not
+// waited is the time at which it was made, unless registrations name a later one. A registration
+// names the last epoch that its agent had heard of when it saw the API server go back. Pools of
+// that epoch or an earlier one are closed, and pools of a later one are not. So a pool that has
+// waited is not closed once more by what registrations still say, whoever leads.
 type restoration struct {
 	// epoch is the greatest epoch that a registration names, and restoredNode the node of that
 	// registration. Both are empty where only a controller has seen the API server go back.
@@ -79,7 +79,8 @@ func (r restoration) waitedFor(closed time.Duration) (nodes []string, never bool
 }
 
 // clockSkew is by how much the clocks of two controllers may differ. An epoch on a registration
-// that is further ahead than that, and than the epochs of all pools, is not believed.
+// that is further ahead than that, later than the epochs of all pools, and later than the last pool
+// was made, is not believed.
 const clockSkew = 24 * time.Hour
 
 // openedBefore reports whether a pool of this epoch has not waited since the API server went
@@ -298,7 +299,7 @@ func (r *Reconciler) Restored(ctx context.Context, names ...protocol.PoolName) (
 			return false, fmt.Errorf("read pool %s: %w", name, err)
 		}
 		if !Restored(&p) && (greatest == "" || kube.Epoch(&p) > greatest) {
-			continue // it is open; else all pools are listed
+			continue // it is open, or has waited; else all pools are listed
 		}
 		if all == nil {
 			var pools v1alpha1.IPPoolList

@@ -243,7 +243,8 @@ func (emptyCache) List(context.Context, client.ObjectList, ...client.ListOption)
 // TestWaits: a pool stays closed for F/2, and then until every node that is
 // registered, and not silent for F, is back; at most for F.
 func TestWaits(t *testing.T) {
-	back, seen, nothing := saying(regAt("a", 0), true, "5"), saying(regAt("b", 0), false, "5"), regAt("c", 0)
+	epoch := protocol.EpochAfter(noon)
+	back, seen, nothing := saying(regAt("a", 0), true, epoch), saying(regAt("b", 0), false, epoch), regAt("c", 0)
 	never := regAt("d", 0)
 	never.Fence = 0
 	tests := []struct {
@@ -277,7 +278,7 @@ func TestWaits(t *testing.T) {
 				}
 			}
 			l.awaken(tt.at)
-			r := l.restoration("5", epochs{last: "5"}, tt.own, noon.Add(tt.at))
+			r := l.restoration(epoch, epochs{last: epoch}, tt.own, noon.Add(tt.at))
 			if r == nil {
 				if tt.want != "-" {
 					t.Error("it does not concern the pool")
@@ -344,7 +345,11 @@ func lookAt(t *testing.T, r *Reconciler, p *v1alpha1.IPPool, now time.Time, leas
 // nodes nor another leader wait again. When it is started it is opened in a later epoch still.
 func TestStoppedPoolWaitsOnce(t *testing.T) {
 	word := protocol.EpochAfter(noon.Add(-time.Hour))
-	for name, p := range map[string]*v1alpha1.IPPool{"opened": with(pool("10.0.0.0/24"), open(32)), "never opened": pool("10.0.0.0/24")} {
+	made := pool("10.0.0.0/24")
+	made.CreationTimestamp = metav1.NewTime(noon.Add(-time.Hour))
+	for name, p := range map[string]*v1alpha1.IPPool{
+		"opened": with(pool("10.0.0.0/24"), open(32)), "never opened": pool("10.0.0.0/24"), "never opened, and a node has heard of it": made,
+	} {
 		p.Spec.Allocation = v1alpha1.AllocationStopped
 		was := p.Status.Opening
 		r := &Reconciler{}
@@ -373,20 +378,43 @@ func TestStoppedPoolWaitsOnce(t *testing.T) {
 	}
 }
 
+// TestWaitedBeforeAnythingWasWritten: a pool that was stopped already when the API server's data
+// went back begins an epoch, too, where the controller could write nothing of it while it waited.
+func TestWaitedBeforeAnythingWasWritten(t *testing.T) {
+	p := with(pool("10.0.0.0/24"), open(32))
+	p.Spec.Allocation = v1alpha1.AllocationStopped
+	r := &Reconciler{}
+	if got := lookAt(t, r, p, noon); got != v1alpha1.ReasonStopped || p.Status.Waited != "" {
+		t.Fatalf("%s, waited in %q; want Stopped, and not waited", got, p.Status.Waited)
+	}
+	r.regs.observe(saying(regAt("a", 0), true, protocol.EpochAfter(noon.Add(-time.Hour))), noon)
+	for at := time.Duration(0); at < 8*time.Minute; at += recheckAfter {
+		if got := lookAt(t, r, p.DeepCopy(), noon.Add(at)); got != v1alpha1.ReasonRestored {
+			t.Fatalf("after %v: %s; want Restored", at, got)
+		}
+	}
+	for range 2 {
+		if got := lookAt(t, r, p, noon.Add(8*time.Minute)); got != v1alpha1.ReasonStopped || p.Status.Waited == "" {
+			t.Errorf("%s, waited in %q; want Stopped, and an epoch", got, p.Status.Waited)
+		}
+	}
+}
+
 // TestWordOfNobodys: a word that no controller wrote closes no pool: no epoch would ever be later.
 func TestWordOfNobodys(t *testing.T) {
-	for word, want := range map[string]bool{protocol.EpochAfter(noon): true, protocol.EpochAfter(noon)[:11] + "~": false, "~": false, "1": true} {
+	epoch := protocol.EpochAfter(noon)
+	for word, want := range map[string]bool{epoch: true, epoch[:11] + "~": false, "~": false, "1": false, epoch[:11] + "9" + epoch[13:]: false} {
 		var l registrations
 		l.observe(saying(regAt("a", 0), true, word), noon)
-		if got := l.restoration("1", epochs{last: "1"}, false, noon) != nil; got != want {
+		if got := l.restoration("1", epochs{last: "~"}, false, noon) != nil; got != want {
 			t.Errorf("%q: pools are closed: %v; want %v", word, got, want)
 		}
 	}
 }
 
 // TestStoppedPoolTakesSizes: a stopped pool, too, takes over the block size of what the nodes have
-// put back, before they go by what it has: also where its spec has that size, and where it was
-// never opened by the restored data.
+// put back, before they go by what it has: also where its spec has that size or cannot be read, and
+// where it was never opened by the restored data.
 func TestStoppedPoolTakesSizes(t *testing.T) {
 	backup := with(pool("10.0.0.0/24"), closed(29))
 	mended := backup.DeepCopy()
@@ -394,7 +422,10 @@ func TestStoppedPoolTakesSizes(t *testing.T) {
 	never := mended.DeepCopy()
 	never.Status = v1alpha1.IPPoolStatus{}
 	for _, p := range []*v1alpha1.IPPool{backup, mended, never} {
+		invalid := p.DeepCopy()
+		invalid.Spec.Ranges[0].CIDR = "10.0.0.0/99"
 		takesSizes(t, p)
+		takesSizes(t, invalid)
 	}
 }
 
@@ -409,7 +440,7 @@ func takesSizes(t *testing.T, p *v1alpha1.IPPool) {
 		if has := p.Status.BlockPrefixLengths; has != nil {
 			bits = *has.IPv4
 		}
-		if bits != 28 && (got == v1alpha1.ReasonStopped || p.Status.Waited != "") {
+		if bits != 28 && (got == v1alpha1.ReasonStopped || got == v1alpha1.ReasonInvalidSpec || p.Status.Waited != "") {
 			t.Fatalf("after %v: %s, with blocks of /%d, waited in %q", at, got, bits, p.Status.Waited)
 		}
 	}
@@ -530,11 +561,12 @@ func TestWatchRevision(t *testing.T) {
 // look: else each look would write the pool's status.
 func TestNamesOneNode(t *testing.T) {
 	var l registrations
+	epoch := protocol.EpochAfter(noon)
 	for _, node := range []string{"c", "a", "b", "d"} {
-		l.observe(saying(regAt(node, 0), false, "5"), noon)
+		l.observe(saying(regAt(node, 0), false, epoch), noon)
 	}
 	for range 50 {
-		if r := l.restoration("5", epochs{last: "5"}, false, noon); r == nil || r.restoredNode != "a" {
+		if r := l.restoration(epoch, epochs{last: epoch}, false, noon); r == nil || r.restoredNode != "a" {
 			t.Fatalf("got %+v; want that a says so", r)
 		}
 	}

@@ -158,10 +158,10 @@ func (s sizes) String() string {
 	return text + unit
 }
 
-// takeSizes has a pool that has waited after a restore take over block sizes with which the leases
-// fit that the nodes have put back, where those in its status do not: the status went back, too.
-// They are those of the spec or, if these do not fit either, those of the leases. Else no node
-// decides a size by its leases. If wait is true the pool waits, by p.
+// takeSizes is for a pool that has waited after a restore. The nodes may have put back leases of
+// another block size than its status has, for the status went back, too. Then the pool takes the
+// size of the spec if all leases have it, else the size that they have. At other times leases
+// decide no size. If wait is true the pool waits, by p.
 func (s seen) takeSizes(st *v1alpha1.IPPoolStatus, now, want sizes) (p plan, wait bool) {
 	switch {
 	case s.restored == nil || st.Leasing == v1alpha1.LeasingOpen:
@@ -171,7 +171,7 @@ func (s seen) takeSizes(st *v1alpha1.IPPoolStatus, now, want sizes) (p plan, wai
 	}
 	fits := func(of sizes) bool {
 		_, bad := of.misfit(protocol.UID(s.pool.UID), s.live.leases)
-		return !bad && of.complete(s.shape)
+		return !bad && (s.shape == nil || of.complete(s.shape))
 	}
 	take := want
 	if !fits(want) {
