@@ -320,7 +320,7 @@ func again(r Right) Result {
 // inTerm writes a Held right in a new term. A request is written only once in a term: if the API
 // server's data have lost its answer, it may wait long for a new one.
 func inTerm(r Right, self Self) Result {
-	if r.awaits(self) {
+	if r.awaits(self) || r.Deleting && r.PutBack(self.Term) { // no write can save what is being deleted
 		return Result{Next: r, Call: CallRead}
 	}
 	return again(r)

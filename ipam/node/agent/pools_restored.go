@@ -128,7 +128,7 @@ func (ps *pools) isShutFor(r protocol.Right) bool {
 		return false
 	}
 	known, absent, _ := p.now()
-	if known == nil || absent || known.Deleting || known.Open && p.whyRefused() == "" {
+	if known == nil || absent || known.Deleting || known.Open && !known.Edited && p.whyRefused() == "" {
 		return false
 	}
 	return known.UID == r.PoolUID && known.bits(allocator.FamilyOf(r.Block.Addr())) == r.Block.Bits()
@@ -161,8 +161,8 @@ func (ps *pools) waitsFor(name protocol.PoolName) string {
 // mend ends what began when the API server was seen to go back. First the node puts back what it
 // holds, and says so. Then the controller ends the wait of its pools, and leasing goes on.
 func (ps *pools) mend(ctx context.Context) {
-	h := ps.reg.era().history
-	restored := h.Restored
+	now := ps.reg.era()
+	h, restored := now.history, now.history.Restored
 	if restored == nil {
 		return
 	}
@@ -174,13 +174,13 @@ func (ps *pools) mend(ctx context.Context) {
 		}
 	}
 	switch {
-	case ps.reg.hasSaid(*restored) && ps.waiting(h) == nil && ps.reg.endRestore(restored):
+	case ps.reg.hasSaid(*restored) && ps.waiting(h) == nil && ps.reg.endRestore(now.rewinds):
 		for _, p := range ps.followed() {
 			p.wake()
 		}
 		ps.log.InfoContext(ctx, "the pools wait for nodes no more: leasing goes on")
 		ps.reg.beatSoon()
-	case !restored.Back && term != 0 && ps.reg.putBack(ctx, term) && ps.reg.notePutBack(restored):
+	case !restored.Back && term != 0 && ps.reg.putBack(ctx, term) && ps.reg.notePutBack(now.rewinds):
 		ps.log.InfoContext(ctx, "what this node holds has been put back: its pools wait for other nodes")
 		ps.reg.beatSoon()
 	}

@@ -197,15 +197,15 @@ func (reg *registration) hasSaid(r protocol.Restoration) bool {
 	return r.Back && said == r
 }
 
-// notePutBack notes that what the node holds has been put back, after the API server has gone back
-// to r. It reports whether that is still what it has gone back to.
-func (reg *registration) notePutBack(r *protocol.Restoration) bool {
+// notePutBack notes that what the node holds has been put back, after the API server was seen to go
+// back for the rewinds-th time. It reports whether it has not gone back once more since.
+func (reg *registration) notePutBack(rewinds int) bool {
 	reg.mu.Lock()
 	defer reg.mu.Unlock()
-	if reg.history.Restored != r {
+	if reg.rewinds != rewinds || reg.history.Restored == nil {
 		return false
 	}
-	reg.history.Restored, reg.late = &protocol.Restoration{Back: true, Epoch: r.Epoch}, nil
+	reg.history.Restored, reg.late = &protocol.Restoration{Back: true, Epoch: reg.history.Restored.Epoch}, nil
 	return true
 }
 
@@ -244,12 +244,12 @@ func (reg *registration) whyLate() string {
 	return ""
 }
 
-// endRestore ends what began when the API server was seen to go back, to r. It reports whether that
-// is still what it has gone back to.
-func (reg *registration) endRestore(r *protocol.Restoration) bool {
+// endRestore ends what began when the API server was seen to go back for the rewinds-th time. It
+// reports whether it has not gone back once more since, and this has not ended yet.
+func (reg *registration) endRestore(rewinds int) bool {
 	reg.mu.Lock()
 	defer reg.mu.Unlock()
-	if reg.history.Restored != r {
+	if reg.rewinds != rewinds || reg.history.Restored == nil {
 		return false
 	}
 	reg.history.Restored, reg.history.HeardSince, reg.disputed = nil, nil, nil

@@ -206,7 +206,7 @@ func TestFirstHeardOverARestart(t *testing.T) {
 	if !a.pools.isUnderRestore("lan") || !b.pools.isUnderRestore("lan") {
 		t.Errorf("under restore: %v, and after a restart %v; want both", a.pools.isUnderRestore("lan"), b.pools.isUnderRestore("lan"))
 	}
-	if restored := b.reg.restored(); !b.reg.endRestore(restored) || b.pools.isUnderRestore("lan") {
+	if !b.reg.endRestore(b.reg.era().rewinds) || b.pools.isUnderRestore("lan") {
 		t.Error("it is under restore when the others wait no more")
 	}
 }
@@ -241,7 +241,7 @@ func TestStoppedPoolHoldsNothingUp(t *testing.T) {
 	}
 	const waits, besides = "pool old waits until the nodes have put back what they hold", "; until then nothing is leased of pool new either, of which this node has heard since"
 	want("nothing is put back", waits, waits+besides)
-	a.reg.notePutBack(a.reg.restored())
+	a.reg.notePutBack(a.reg.era().rewinds)
 	a.reg.registrar.Term, a.reg.registrar.Seen.Restored = 9, a.reg.restored().String()
 	want("this node alone has put back what it holds", waits, waits+besides)
 	a.pools.get("old").refuse("cannot be used: no ranges")
@@ -281,7 +281,7 @@ func TestHeardSinceWaitsForThisNode(t *testing.T) {
 	want(yet + " (lan.0a000008.30: another store has it, as the API server has it now)")
 	a.reg.noteLate(t.Context(), "lan.0a000004.30", "the API server does not answer")
 	want(yet + " (lan.0a000004.30: the API server does not answer)")
-	a.reg.notePutBack(a.reg.restored())
+	a.reg.notePutBack(a.reg.era().rewinds)
 	a.reg.noteDisputed("lan.0a000008.30", false)
 	want(yet)
 	a.reg.registrar.Term, a.reg.registrar.Seen.Restored = 9, a.reg.restored().String()
@@ -350,7 +350,7 @@ func TestRegistrationIsKept(t *testing.T) {
 func TestPutBackBeforeAnotherRestore(t *testing.T) {
 	a := newRestoredAgent(t)
 	a.reg.history = protocol.History{}.Rewound()
-	first := a.reg.restored()
+	first := a.reg.era().rewinds
 	_ = a.reg.read(t.Context(), a.reg.era(), true)
 	if second := a.reg.restored(); a.reg.notePutBack(first) || second.Back {
 		t.Error("all is put back, by what was before")

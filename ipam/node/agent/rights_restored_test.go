@@ -104,7 +104,8 @@ func TestSaidOnce(t *testing.T) {
 		said   int64
 		unseen bool
 		open   bool
-		writes int // in three rechecks
+		going  bool // it is being deleted, and somebody's finalizer keeps it
+		writes int  // in three rechecks
 	}{
 		{name: "a use", right: use, said: 2, writes: 1},
 		{name: "a use that is said", right: use, said: 3},
@@ -114,11 +115,12 @@ func TestSaidOnce(t *testing.T) {
 		{name: "a request that is said", right: request, said: 3},
 		{name: "a lease that had vanished", right: lease, said: 2, writes: 1},
 		{name: "a lease that had vanished, and is said", right: lease, said: 3},
+		{name: "a lease that had vanished, is said, and is being deleted", right: lease, said: 3, open: true, going: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			a := newRestoredAgent(t)
 			r := tt.right
-			r.Phase, r.UID, r.Revision, r.Asserted = protocol.Held, "u", "7", tt.said
+			r.Phase, r.UID, r.Revision, r.Asserted, r.Deleting = protocol.Held, "u", "7", tt.said, tt.going
 			a.put(t, r)
 			a.reg.unseen = map[string]bool{r.Name: tt.unseen}
 			if tt.open {
@@ -155,6 +157,7 @@ func TestWaitsForAClosedPool(t *testing.T) {
 	}{
 		"closed":                {change: func(*Pool) {}, want: true},
 		"open":                  {change: func(p *Pool) { p.Open = true }},
+		"open, and edited":      {change: func(p *Pool) { p.Open, p.Edited = true, true }, want: true},
 		"cannot be read":        {change: func(p *Pool) { p.Open = true }, refused: "no ranges", want: true},
 		"a lease that goes":     {change: func(*Pool) {}, going: true},
 		"being deleted":         {change: func(p *Pool) { p.Deleting = true }},
@@ -177,6 +180,34 @@ func TestWaitsForAClosedPool(t *testing.T) {
 	}
 }
 
+// TestIdleLeaseOfAClosedPool: a lease with a grant that was put back, and that nothing of the node
+// rests on, is not written again and again while its pool is closed: it cannot be ceded before it
+// is confirmed.
+func TestIdleLeaseOfAClosedPool(t *testing.T) {
+	for open, want := range map[bool]int{false: 0, true: 1} {
+		a := newRestoredAgent(t)
+		a.reg.history.Restored = nil
+		known := Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}, Bits4: 32, Open: open}, Stopped: !open}
+		a.pools.get("lan").set(&knownPool{Pool: known}, false)
+		r := leaseRight(known, netip.MustParsePrefix("10.0.0.10/32"))
+		r.Phase, r.UID, r.Revision, r.Asserted, r.Granted = protocol.Held, "u", "7", 3, true
+		a.put(t, r)
+		leases := &countedLeases{}
+		a.cl.Leases, a.cl.Pools = carefulLeases{leases, a.rights}, carefulPools{unreadPools{}, a.rights}
+		a.blocks.handBack(t.Context(), r)
+		if leases.writes != want {
+			t.Errorf("the pool is open: %v: %d writes; want %d", open, leases.writes, want)
+		}
+	}
+}
+
+// unreadPools cannot be read.
+type unreadPools struct{ Pools }
+
+func (unreadPools) ReadPool(context.Context, protocol.PoolName) (protocol.Pool, protocol.Outcome, error) {
+	return protocol.Pool{}, protocol.Unknown, errNothing
+}
+
 // countedLeases counts what is written to a lease.
 type countedLeases struct {
 	Leases
@@ -187,6 +218,10 @@ func (c *countedLeases) UpdateLease(_ context.Context, _, next protocol.Lease) (
 	c.writes++
 	next.Revision = "9"
 	return next, protocol.Done, nil
+}
+
+func (*countedLeases) ReadLease(context.Context, string) (protocol.Lease, protocol.Outcome, error) {
+	return protocol.Lease{}, protocol.Unknown, errNothing
 }
 
 // noClaims cannot be read.
