@@ -80,14 +80,17 @@ func (c agentCalls) ReadLease(ctx context.Context, name string) (protocol.Lease,
 }
 
 // remove sends a delete, which the API server never takes to name anything.
-func (c agentCalls) remove(m protocol.Meta, remove func(protocol.Meta) protocol.Outcome) protocol.Outcome {
-	if m.UID == "" || m.Revision == "" {
-		return protocol.Conflict
-	}
-	if c.n.w.fault == "M4" {
-		m.Revision = ""
-	}
-	return remove(m)
+func (c agentCalls) remove(ctx context.Context, m protocol.Meta, remove func(protocol.Meta) protocol.Outcome) (protocol.Outcome, error) {
+	_, out, err := agentCall(ctx, c, c.n.w.text("delete of %s (uid %s, rev %s)", m.Name, m.UID, m.Revision), true, func() (struct{}, protocol.Outcome) {
+		if m.UID == "" || m.Revision == "" {
+			return struct{}{}, protocol.Conflict
+		}
+		if c.n.w.fault == "M4" {
+			m.Revision = ""
+		}
+		return struct{}{}, remove(m)
+	})
+	return out, err
 }
 
 // mistaken returns the lease that a create of l has met, if the agent takes it for the one that
@@ -125,9 +128,7 @@ func (c agentCalls) UpdateLease(ctx context.Context, old, next protocol.Lease) (
 }
 
 func (c agentCalls) DeleteLease(ctx context.Context, m protocol.Meta) (protocol.Outcome, error) {
-	_, out, err := agentCall(ctx, c, c.n.w.text("delete of %s (uid %s, rev %s)", m.Name, m.UID, m.Revision), true, func() (struct{}, protocol.Outcome) {
-		return struct{}{}, c.remove(m, func(m protocol.Meta) protocol.Outcome { return c.n.w.deleteLease(c.n.machine, m) })
-	})
+	out, err := c.remove(ctx, m, func(m protocol.Meta) protocol.Outcome { return c.n.w.deleteLease(c.n.machine, m) })
 	if c.n.w.fault == "M3" && out == protocol.Unknown {
 		return protocol.Done, nil
 	}
@@ -147,14 +148,19 @@ func (c agentCalls) PublishLease(ctx context.Context, name string, uid protocol.
 }
 
 func (c agentCalls) NodeLeases(ctx context.Context, node protocol.NodeName) ([]protocol.Lease, protocol.Revision, error) {
-	var rev protocol.Revision
-	all, _, err := agentCall(ctx, c, "list of its leases", false, func() ([]protocol.Lease, protocol.Outcome) {
-		rev = revisionOf(c.n.w.api.revision)
-		return c.n.w.api.leases.list(func(l protocol.Lease) bool { return l.Holder.Node == node }), protocol.Done
-	})
+	all, rev, err := listedAt(ctx, c, "list of its leases", c.n.w.api.leases, func(l protocol.Lease) bool { return l.Holder.Node == node })
 	if c.n.w.fault == "M52" {
 		all = nil
 	}
+	return all, rev, err
+}
+
+// listedAt lists those objects of a table that keep accepts, and says as of which revision.
+func listedAt[T any](ctx context.Context, c agentCalls, what string, t *simTable[T], keep func(T) bool) (all []T, rev protocol.Revision, err error) {
+	all, _, err = agentCall(ctx, c, what, false, func() ([]T, protocol.Outcome) {
+		rev = revisionOf(t.api.revision)
+		return t.list(keep), protocol.Done
+	})
 	return all, rev, err
 }
 
@@ -188,17 +194,9 @@ func (c agentCalls) UpdateSubLease(ctx context.Context, old, next protocol.SubLe
 }
 
 func (c agentCalls) DeleteSubLease(ctx context.Context, m protocol.Meta) (protocol.Outcome, error) {
-	_, out, err := agentCall(ctx, c, c.n.w.text("delete of %s (uid %s, rev %s)", m.Name, m.UID, m.Revision), true, func() (struct{}, protocol.Outcome) {
-		return struct{}{}, c.remove(m, c.n.w.api.subs.remove)
-	})
-	return out, err
+	return c.remove(ctx, m, c.n.w.api.subs.remove)
 }
 
 func (c agentCalls) NodeSubLeases(ctx context.Context, node protocol.NodeName) ([]protocol.SubLease, protocol.Revision, error) {
-	var rev protocol.Revision
-	all, _, err := agentCall(ctx, c, "list of its sub-leases", false, func() ([]protocol.SubLease, protocol.Outcome) {
-		rev = revisionOf(c.n.w.api.revision)
-		return c.n.w.api.subs.list(func(s protocol.SubLease) bool { return s.Node == node }), protocol.Done
-	})
-	return all, rev, err
+	return listedAt(ctx, c, "list of its sub-leases", c.n.w.api.subs, func(s protocol.SubLease) bool { return s.Node == node })
 }

@@ -84,7 +84,7 @@ type follow struct {
 
 // tell has the agent hear of what it follows: of all, or of some.
 func (a *simAgent) tell(all bool) {
-	if a.n.cut || a.n.w.api.away {
+	if a.n.cut {
 		return
 	}
 	for _, f := range slices.Clone(a.follows) {

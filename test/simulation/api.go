@@ -25,7 +25,6 @@ type simAPI struct {
 	nodes  *simTable[rackNode]
 
 	revision, uid int
-	away          bool // it answers nobody
 }
 
 func newSimAPI() *simAPI {

@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -55,11 +54,8 @@ type process struct {
 	broker   *grants.Broker
 	ofClaims *claims.Reconciler
 	ofPools  *pools.Reconciler
-	ofDead   *deadnodes.Reconciler
-	ofSubs   *requests.Reconciler
-	ofLabels *nodelabels.Reconciler
-	queues   []simQueue
-	starting bool // the informers list for the first time
+	queues   []simQueue // by kind
+	starting bool       // the informers list for the first time
 	shapes   *pools.Shapes
 	look     looks
 
@@ -90,19 +86,15 @@ const (
 	lookAtLabels
 )
 
-// measures are the program's metrics, which nobody reads here: one set for all.
-var measures = sync.OnceValue(func() (m struct {
-	broker *grants.Metrics
-	claims *claims.Metrics
-	pools  *pools.Metrics
-	dead   *deadnodes.Metrics
-	subs   *requests.Metrics
-	looks  *looker.Metrics
-}) {
-	m.broker, m.claims, m.pools, m.dead = grants.NewMetrics(), claims.NewMetrics(), pools.NewMetrics(), deadnodes.NewMetrics()
-	m.subs, m.looks = requests.NewMetrics(), looker.NewMetrics()
-	return m
-})
+// The program's metrics, which nobody reads here: one set for all.
+var (
+	brokerMetrics = grants.NewMetrics()
+	claimMetrics  = claims.NewMetrics()
+	poolMetrics   = pools.NewMetrics()
+	deadMetrics   = deadnodes.NewMetrics()
+	askMetrics    = requests.NewMetrics()
+	lookMetrics   = looker.NewMetrics()
+)
 
 func newSimController(w *world, who string) *simController {
 	c := &simController{}
@@ -138,37 +130,40 @@ func (c *simController) boot() {
 		Claim:    func(key grants.ClaimKey) { c.soon(task{lookAtClaim, key.Name}, 0) },
 		SubLease: func(name string) { c.soon(task{lookAtRequest, name}, 0) },
 		Pool:     func(name protocol.PoolName) { c.soon(task{lookAtPool, string(name)}, 0) },
-	}, measures().broker, log)
+	}, brokerMetrics, log)
 	if err != nil {
 		panic(err)
 	}
 	c.broker = b
 	c.ofPools = &pools.Reconciler{
 		Cache: cacheReader{c: c}, Starving: b.Starving, Changed: &trigger.Source{}, Write: writeClient{c: c}, Live: liveCalls{c}, Networks: simNetworks{},
-		Shapes: c.shapes, Metrics: measures().pools, Log: log, CountsEvery: time.Minute, Now: c.now,
+		Shapes: c.shapes, Metrics: poolMetrics, Log: log, CountsEvery: time.Minute, Now: c.now,
 	}
 	c.ofClaims = &claims.Reconciler{
 		Ports: noPorts{},
-		Cache: cacheReader{c: c}, Status: statusClient{c: c}, Live: claimReads{liveCalls{c}}, Broker: granter{c.broker, c}, Networks: simNetworks{},
-		Admission: everybody{}, Events: noEvents{}, Metrics: measures().claims, Log: log, Now: c.now,
+		Cache: cacheReader{c: c}, Status: writeClient{c: c}, Live: claimReads{liveCalls{c}}, Broker: granter{c.broker, c}, Networks: simNetworks{},
+		Admission: everybody{}, Events: noEvents{}, Metrics: claimMetrics, Log: log, Now: c.now,
 	}
-	c.ofDead = &deadnodes.Reconciler{
-		Cache: cacheReader{c: c}, RegistrationNamespace: "registrations", Live: nodeCalls{liveCalls{c}}, Events: noEvents{}, Metrics: measures().dead, Log: log,
+	ofDead := &deadnodes.Reconciler{
+		Cache: cacheReader{c: c}, RegistrationNamespace: "registrations", Live: nodeCalls{liveCalls{c}}, Events: noEvents{}, Metrics: deadMetrics, Log: log,
 		Margin: deadnodes.DefaultMargin, Calls: 1, Now: func() time.Duration { return w.now + c.jump },
 	}
 	if w.fault == "M18" {
-		c.ofDead.Margin = -defaultFence / 2
+		ofDead.Margin = -defaultFence / 2
 	}
-	c.ofSubs = &requests.Reconciler{
-		Cache: cacheReader{c: c}, API: liveCalls{c}, Broker: granter{c.broker, c}, Metrics: measures().subs, Log: log, Now: c.now,
+	ofSubs := &requests.Reconciler{
+		Cache: cacheReader{c: c}, API: liveCalls{c}, Broker: granter{c.broker, c}, Metrics: askMetrics, Log: log, Now: c.now,
 	}
-	c.ofLabels = &nodelabels.Reconciler{Cache: cacheReader{c: c}, RegistrationNamespace: "registrations", Live: liveCalls{c}, Log: log}
+	ofLabels := &nodelabels.Reconciler{Cache: cacheReader{c: c}, RegistrationNamespace: "registrations", Live: liveCalls{c}, Log: log}
 	if w.other != nil {
 		c.newLooker()
 	}
 	c.queues = []simQueue{
-		{c: c, kind: lookAtPool, watches: c.ofPools.Watches()}, {c: c, kind: lookAtClaim, watches: c.ofClaims.Watches()},
-		{c: c, kind: lookAtRequest, watches: c.ofSubs.Watches()}, {c: c, kind: lookAtLabels, watches: c.ofLabels.Watches()},
+		lookAtClaim:        {c: c, kind: lookAtClaim, run: c.ofClaims.Reconcile, watches: c.ofClaims.Watches()},
+		lookAtPool:         {c: c, kind: lookAtPool, run: c.ofPools.Reconcile, watches: c.ofPools.Watches()},
+		lookAtRegistration: {c: c, kind: lookAtRegistration, run: ofDead.Reconcile}, // at any time: see act
+		lookAtRequest:      {c: c, kind: lookAtRequest, run: ofSubs.Reconcile, watches: ofSubs.Watches()},
+		lookAtLabels:       {c: c, kind: lookAtLabels, run: ofLabels.Reconcile, watches: ofLabels.Watches()},
 	}
 	c.relist(true)
 }
@@ -288,7 +283,7 @@ func (c *simController) soon(t task, after time.Duration) {
 }
 
 // reconcile looks at one object whose time has come, unless that is under way.
-func (c *simController) reconcile() bool {
+func (c *simController) reconcile() {
 	var ready []task
 	for t, at := range c.due {
 		if at <= c.w.now && !c.underWay[t] && (t.kind != lookAtPool || !c.looksAtPool()) {
@@ -298,26 +293,17 @@ func (c *simController) reconcile() bool {
 	slices.SortFunc(ready, func(a, b task) int { return cmp.Or(cmp.Compare(a.kind, b.kind), strings.Compare(a.name, b.name)) })
 	t, ok := pickOf(c.w, ready)
 	if !ok {
-		return false
+		return
 	}
 	delete(c.due, t)
 	c.underWay[t] = true
 	req := reconcile.Request{NamespacedName: types.NamespacedName{Name: t.name}}
-	run := c.ofPools.Reconcile
-	switch t.kind {
-	case lookAtPool:
-	case lookAtClaim:
-		req.Namespace, run = "ns", c.ofClaims.Reconcile
-	case lookAtRegistration:
-		run = c.ofDead.Reconcile
-	case lookAtRequest:
-		run = c.ofSubs.Reconcile
-	case lookAtLabels:
-		run = c.ofLabels.Reconcile
+	if t.kind == lookAtClaim {
+		req.Namespace = "ns"
 	}
 	c.start(t.name, func() {
 		c.w.logf("%s: looks at %s", c.who, t.name)
-		res, err := run(context.Background(), req)
+		res, err := c.queues[t.kind].run(context.Background(), req)
 		switch {
 		case err != nil:
 			c.w.logf("%s: %s: %v", c.who, t.name, err)
@@ -326,7 +312,6 @@ func (c *simController) reconcile() bool {
 			c.soon(t, res.RequeueAfter)
 		}
 	}, func() { delete(c.underWay, t) })
-	return true
 }
 
 // looksAtPool reports whether a pool of a domain is being looked at: the reconciler

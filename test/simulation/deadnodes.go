@@ -11,8 +11,8 @@ import (
 func (c liveCalls) ReadRegistration(_ context.Context, node protocol.NodeName) (protocol.Registration, protocol.Outcome, error) {
 	return call(c.simController, "read of registration "+string(node), false, func() (protocol.Registration, protocol.Outcome) {
 		s, out := c.w.api.regs.read(string(node))
-		for _, f := range append(slices.Clone(s.Former), s.Registrant()) {
-			c.sawSilent[f.Store] = c.w.beats[f.Store].silent(c.w.now)
+		for _, store := range storesOf(s) {
+			c.sawSilent[store] = c.w.beats[store].silent(c.w.now)
 		}
 		return s, out
 	})
@@ -24,8 +24,7 @@ func (c liveCalls) UpdateRegistration(_ context.Context, s protocol.Registration
 		old, _ := c.w.api.regs.read(s.Name)
 		next, out := c.w.api.regs.update(s.Meta, func(to *protocol.Registration) {
 			for _, f := range to.Former { // a create of whom it forgets may be later than protocol.LastRecheck
-				forgets := !slices.ContainsFunc(s.Former, func(x protocol.Former) bool { return x.Store == f.Store }) && f.Store != s.Store
-				c.w.unnamed[f.Store] = c.w.unnamed[f.Store] || forgets
+				c.w.unnamed[f.Store] = c.w.unnamed[f.Store] || !slices.Contains(storesOf(s), f.Store)
 			}
 			labels := to.Labels
 			*to = s
@@ -44,10 +43,7 @@ func (c liveCalls) UpdateRegistration(_ context.Context, s protocol.Registration
 type nodeCalls struct{ liveCalls }
 
 func (c nodeCalls) DeleteRegistration(_ context.Context, m protocol.Meta) (protocol.Outcome, error) {
-	_, out, err := call(c.simController, "delete of registration "+m.Name, true, func() (struct{}, protocol.Outcome) {
-		return struct{}{}, c.w.api.regs.remove(m)
-	})
-	return out, err
+	return c.write("delete of registration "+m.Name, func() protocol.Outcome { return c.w.api.regs.remove(m) })
 }
 
 func (c nodeCalls) ReadNode(_ context.Context, name protocol.NodeName) (protocol.Node, protocol.Outcome, error) {
@@ -96,7 +92,7 @@ func (c nodeCalls) SubLeasesOfNode(_ context.Context, node protocol.NodeName) ([
 
 func (c nodeCalls) DeleteSubLease(_ context.Context, m protocol.Meta) (protocol.Outcome, error) {
 	sawGone := maps.Clone(c.sawGone)
-	_, out, err := call(c.simController, "delete of "+m.Name, true, func() (struct{}, protocol.Outcome) {
+	return c.write("delete of "+m.Name, func() protocol.Outcome {
 		s, _ := c.w.api.subs.read(m.Name)
 		out := c.w.api.subs.remove(m)
 		if out == protocol.Done {
@@ -105,9 +101,8 @@ func (c nodeCalls) DeleteSubLease(_ context.Context, m protocol.Meta) (protocol.
 			}
 			c.w.count("use taken over")
 		}
-		return struct{}{}, out
+		return out
 	})
-	return out, err
 }
 
 // ended voids what a node's pods have, if its term was ended by the rules: its Node is gone or off,

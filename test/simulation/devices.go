@@ -46,18 +46,6 @@ func (s *sandbox) key() attKey {
 	return attKey{s.cid, "net1"}
 }
 
-// endDevice is what differs in the end of a sandbox with a device: the driver is told when it has
-// stopped, if its pod has ended.
-func (s *sandbox) endDevice() {
-	if !s.hasDevice() {
-		return
-	}
-	s.netns = false
-	if s.pod.there {
-		s.owes = 0
-	}
-}
-
 // giveResource has p have a ResourceClaim: one of its own, or one that outlives it. It reports
 // whether that can be had.
 func (w *world) giveResource(p *simPod) bool {

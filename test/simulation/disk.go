@@ -1,7 +1,7 @@
 package simulation
 
 import (
-	"bytes"
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -66,12 +66,7 @@ func (d *simDisk) keys(keep func(attachment) bool) []attKey {
 			keys = append(keys, k)
 		}
 	}
-	slices.SortFunc(keys, func(a, b attKey) int {
-		if c := compareIDs(a.cid, b.cid); c != 0 {
-			return c
-		}
-		return compareIDs(a.ifName, b.ifName)
-	})
+	slices.SortFunc(keys, func(a, b attKey) int { return cmp.Or(compareIDs(a.cid, b.cid), compareIDs(a.ifName, b.ifName)) })
 	return keys
 }
 
@@ -84,12 +79,7 @@ func recordText(r protocol.Right) string {
 }
 
 // compareIDs orders names that end in a number by it.
-func compareIDs(a, b string) int {
-	if len(a) != len(b) {
-		return len(a) - len(b)
-	}
-	return bytes.Compare([]byte(a), []byte(b))
-}
+func compareIDs(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }
 
 // must panics on what a simulated disk cannot do.
 func must(err error) {

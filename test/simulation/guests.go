@@ -49,7 +49,6 @@ func (n *simNode) settled(status bool) {
 	g.adding, g.cached = false, true
 	g.addr, _ = n.w.other.lowest(n.w.other.records)
 	if !g.addr.IsValid() {
-		g.addr = netip.Addr{}
 		n.endGuest(g)
 		return
 	}
@@ -252,7 +251,7 @@ func (n *simNode) otherWork() {
 	switch w.rng.IntN(8) {
 	case 0, 1:
 		running := len(w.podsOf(n))
-		if !n.cut && !w.calm && !w.api.away && running < 4 && len(n.guests) < 3 {
+		if !n.cut && !w.calm && running < 4 && len(n.guests) < 3 {
 			n.runPod(n.newOldPod())
 		}
 	case 2:

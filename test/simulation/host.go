@@ -20,12 +20,12 @@ func (h simHost) Gone(a store.Attachment) bool {
 	if a.ContainerID == "" {
 		return !h.There(a.Netns)
 	}
-	return h.n.w.fault == "M31" || !h.n.netnsOf(a.ContainerID)
+	return h.n.w.fault == "M31" || !h.There(netnsPath(a.ContainerID))
 }
 
 // There implements [sightings.Host].
 func (h simHost) There(netns string) bool {
-	return slices.ContainsFunc(h.n.guests, func(g *guest) bool { return g.netns && netnsPath(g.cid) == netns }) || slices.ContainsFunc(h.n.sandboxes, func(s *sandbox) bool { return s.netns && netnsPath(s.cid) == netns })
+	return slices.ContainsFunc(h.n.namespaces(), func(cid string) bool { return netnsPath(cid) == netns })
 }
 
 // HostLocal implements [sightings.Host].
@@ -33,17 +33,25 @@ func (simHost) HostLocal(string, string) ([]sightings.HostLocalFile, error) { re
 
 // Netns implements agent.Host.
 func (h simHost) Netns() (all []store.Netns, _ error) {
-	for _, s := range h.n.sandboxes {
-		if s.netns {
-			all = append(all, store.Netns{Path: netnsPath(s.cid), ID: s.cid})
-		}
-	}
-	for _, g := range h.n.guests {
-		if g.netns {
-			all = append(all, store.Netns{Path: netnsPath(g.cid), ID: g.cid})
-		}
+	for _, cid := range h.n.namespaces() {
+		all = append(all, store.Netns{Path: netnsPath(cid), ID: cid})
 	}
 	return all, nil
+}
+
+// namespaces are the sandboxes whose network namespaces are there.
+func (n *simNode) namespaces() (cids []string) {
+	for _, s := range n.sandboxes {
+		if s.netns {
+			cids = append(cids, s.cid)
+		}
+	}
+	for _, g := range n.guests {
+		if g.netns {
+			cids = append(cids, g.cid)
+		}
+	}
+	return cids
 }
 
 // Cached implements [sightings.Host].

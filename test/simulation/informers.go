@@ -41,11 +41,12 @@ func (c *simController) relist(start bool) {
 	}
 }
 
-// simQueue is the work of one reconciler, which its watches tell of.
+// simQueue is a reconciler and its work, of which its watches tell.
 type simQueue struct {
 	trigger.Queue
 	c       *simController
 	kind    taskKind
+	run     func(context.Context, reconcile.Request) (reconcile.Result, error)
 	watches []trigger.Watch
 }
 

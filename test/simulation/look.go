@@ -36,7 +36,7 @@ func (c *simController) newLooker() {
 		Cache: cacheReader{c: c}, Live: liveLooks{liveCalls{c}}, Broker: granter{c.broker, c}, Registrations: c.cachedRegistrations, Beats: c.ofPools.Beats,
 		MayUse: func(context.Context, *v1alpha1.IPPool, string) bool { return true },
 		Notify: func(pool protocol.PoolName) { c.soon(task{lookAtPool, string(pool)}, 0) }, Calls: 1,
-		Metrics: measures().looks, Log: c.ofPools.Log, Now: c.now,
+		Metrics: lookMetrics, Log: c.ofPools.Log, Now: c.now,
 	}
 	c.ofPools.Foreign = c.look
 }
@@ -237,10 +237,10 @@ func (c liveLooks) SubLeases(context.Context) ([]protocol.SubLease, error) {
 
 // AskNode implements [looker.Live].
 func (c liveLooks) AskNode(_ context.Context, m protocol.Meta, look string) (protocol.Outcome, error) {
-	_, out, err := call(c.simController, "question to "+m.Name, true, func() (protocol.Registration, protocol.Outcome) {
-		return c.w.api.regs.update(protocol.Meta{Name: m.Name, UID: m.UID}, func(s *protocol.Registration) { s.Query = look })
+	return c.write("question to "+m.Name, func() protocol.Outcome {
+		_, out := c.w.api.regs.update(protocol.Meta{Name: m.Name, UID: m.UID}, func(s *protocol.Registration) { s.Query = look })
+		return out
 	})
-	return out, err
 }
 
 // ReadNode implements [looker.Live]. Where no agent is registered for a Node that is gone, somebody

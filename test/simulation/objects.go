@@ -2,11 +2,11 @@ package simulation
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/netip"
 	"time"
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
+	coordination "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -102,6 +102,14 @@ func subObject(s protocol.SubLease) *v1alpha1.IPSubLease {
 	return obj
 }
 
+// registrationObject returns s as the API server shows it.
+func registrationObject(s protocol.Registration) *coordination.Lease {
+	o := kube.ToRegistration("registrations", s)
+	o.Annotations["tenure.dev/labels"] = s.Labels
+	stamp(&o.ObjectMeta, s.Meta)
+	return o
+}
+
 func stamp(to *metav1.ObjectMeta, m protocol.Meta) {
 	to.UID, to.ResourceVersion = types.UID(m.UID), string(m.Revision)
 	if m.Deleting {
@@ -171,42 +179,29 @@ type patch struct {
 	Status json.RawMessage `json:"status"`
 }
 
-func parsePatch(raw []byte) patch {
-	var p patch
-	if err := json.Unmarshal(raw, &p); err != nil {
-		panic(fmt.Sprintf("simulation: patch %s: %v", raw, err))
-	}
-	return p
-}
-
 // meta is what must still be true of the object.
 func (p patch) meta(name string) protocol.Meta {
 	return protocol.Meta{Name: name, UID: p.Metadata.UID, Revision: p.Metadata.ResourceVersion}
 }
 
-// mergeInto merges the patch's status into status, as the API server does: lists
-// are replaced, what is absent stays. clear empties the lists that fields has.
-func (p patch) mergeInto(status any, clear func(fields map[string]json.RawMessage)) {
+// mergeInto merges the patch's status into status, as the API server does: lists are replaced, what
+// is absent stays. clear empties the list in that field, if it is one of objects.
+func (p patch) mergeInto(status any, clear func(field string)) {
 	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(p.Status, &fields); err != nil {
-		panic(fmt.Sprintf("simulation: status %s: %v", p.Status, err))
+	must(json.Unmarshal(p.Status, &fields))
+	for field := range fields {
+		clear(field)
 	}
-	clear(fields)
-	if err := json.Unmarshal(p.Status, status); err != nil {
-		panic(fmt.Sprintf("simulation: status %s: %v", p.Status, err))
-	}
+	must(json.Unmarshal(p.Status, status))
 }
 
 // patchClaim makes a patch of a claim's status.
 func (api *simAPI) patchClaim(name string, p patch) protocol.Outcome {
 	_, out := api.claims.update(p.meta(name), func(c *simClaim) {
 		*c = c.with(func(o *ipamclaims.IPAMClaim) {
-			p.mergeInto(&o.Status, func(fields map[string]json.RawMessage) {
-				if _, ok := fields["conditions"]; ok {
+			p.mergeInto(&o.Status, func(field string) {
+				if field == "conditions" {
 					o.Status.Conditions = nil
-				}
-				if _, ok := fields["ips"]; ok {
-					o.Status.IPs = nil
 				}
 			})
 		})
@@ -225,11 +220,11 @@ func (w *world) patchPool(name string, p patch) protocol.Outcome {
 			if p.Status == nil {
 				return
 			}
-			p.mergeInto(&o.Status, func(fields map[string]json.RawMessage) {
-				if _, ok := fields["conditions"]; ok {
+			p.mergeInto(&o.Status, func(field string) {
+				switch field {
+				case "conditions":
 					o.Status.Conditions = nil
-				}
-				if _, ok := fields["selectors"]; ok {
+				case "selectors":
 					o.Status.Selectors = nil
 				}
 			})

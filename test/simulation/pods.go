@@ -70,6 +70,14 @@ type sandbox struct {
 // uses reports whether s has addresses now.
 func (s *sandbox) uses() bool { return len(s.addrs) > 0 && s.netns && !s.ending }
 
+// has returns the addresses that s has now.
+func (s *sandbox) has() []netip.Addr {
+	if !s.uses() {
+		return nil
+	}
+	return s.addrs
+}
+
 func (s *sandbox) String() string {
 	return fmt.Sprintf("sandbox %s of pod %s on %s", s.cid, s.pod.ref.UID, s.node.machine)
 }
@@ -191,19 +199,14 @@ func (n *simNode) kubelet() {
 // runPods gives a pod a sandbox, a new one or one that has none.
 func (n *simNode) runPods() {
 	w := n.w
-	for _, p := range w.all {
-		if p.node == n && p.there && n.live(p) == nil && n.guestOf(p) == nil && w.one(2) {
+	pods := w.podsOf(n)
+	for _, p := range pods {
+		if n.live(p) == nil && n.guestOf(p) == nil && w.one(2) {
 			n.runPod(p)
 			return
 		}
 	}
-	running := 0
-	for _, p := range w.all {
-		if p.node == n && p.there {
-			running++
-		}
-	}
-	if n.cut || w.api.away || running >= 4 || w.calm {
+	if n.cut || w.calm || len(pods) >= 4 {
 		return
 	}
 	if p := w.newPod(n); p != nil {
@@ -272,12 +275,7 @@ func (n *simNode) answerAdd(s *sandbox, att *attachment) {
 	s.void = s.void || n.voided[att.key]
 	w.logf("%s: %v has %v", n.machine, s, s.addrs)
 	if w.other != nil {
-		n.showLater(s.pod, func() []netip.Addr {
-			if !s.uses() {
-				return nil
-			}
-			return s.addrs
-		})
+		n.showLater(s.pod, s.has)
 	}
 }
 
@@ -294,7 +292,12 @@ func (n *simNode) end(s *sandbox) {
 	if n.w.one(2) {
 		s.netns = false
 	}
-	s.endDevice()
+	if s.hasDevice() { // the driver is told when it has stopped, if its pod has ended
+		s.netns = false
+		if s.pod.there {
+			s.owes = 0
+		}
+	}
 }
 
 // endSomething ends a sandbox, whose pod then gets another; or a pod.
@@ -380,17 +383,11 @@ func (n *simNode) bury() {
 	})
 }
 
-// netnsOf reports whether the network namespace of a sandbox is there.
-func (n *simNode) netnsOf(cid string) bool {
-	return slices.ContainsFunc(n.sandboxes, func(s *sandbox) bool { return s.cid == cid && s.netns })
-}
-
-// podObject returns the UID of the pod's object of that name, or nothing.
-func (w *world) podObject(node *simNode, name string) (*simPod, bool) {
-	for _, p := range w.all {
-		if p.there && p.ref.Name == name && p.node == node {
-			return p, true
-		}
+// podObject returns the pod of that name on a node, if its object is there.
+func (w *world) podObject(n *simNode, name string) (*simPod, bool) {
+	i := slices.IndexFunc(w.all, func(p *simPod) bool { return p.there && p.ref.Name == name && p.node == n })
+	if i < 0 {
+		return nil, false
 	}
-	return nil, false
+	return w.all[i], true
 }

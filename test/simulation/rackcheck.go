@@ -121,7 +121,7 @@ func (n *simNode) checkGiven(att attachment, was *simDisk) {
 	}
 	s := n.sandboxes[i]
 	for _, x := range att.addrs {
-		had := len(was.keys(func(o attachment) bool { return o.pod.UID == att.pod.UID && o.has(x.addr) })) > 0 ||
+		had := was.some(func(o attachment) bool { return o.pod.UID == att.pod.UID && o.has(x.addr) }) ||
 			s.hasDevice() && slices.Contains(s.pod.resource.status, netip.PrefixFrom(x.addr, n.w.length(x.addr)))
 		if x.pool == poolName && !had && !slices.Contains(s.addrs, x.addr) && !n.heard.allows(s.since, x.addr) {
 			n.w.fail(Place, "%v is given %v, whose range is for other nodes: %s knows labels %s and ranges %v", s, x.addr, n.machine, n.heard.kept.Labels, n.heard.kept.Text.Selectors())

@@ -3,6 +3,7 @@ package simulation
 import (
 	"maps"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -32,7 +33,10 @@ func (a *simAgent) checkRest(was, is *simDisk) {
 		}
 	}
 	for key, att := range is.atts {
-		if _, had := was.atts[key]; had || att.use != "" || was.hasPod(att.pod.UID) || w.asksByName(att.pod.UID) {
+		if _, had := was.atts[key]; had || att.use != "" || w.asksByName(att.pod.UID) {
+			continue
+		}
+		if was.some(func(o attachment) bool { return o.pod.UID == att.pod.UID }) { // its next sandbox has the same addresses
 			continue
 		}
 		for _, x := range att.addrs {
@@ -77,18 +81,13 @@ func (n *simNode) freeIn(was, is *simDisk) (free []netip.Addr) {
 
 // gives reports whether an attachment has x out of a block.
 func (d *simDisk) gives(x netip.Addr) bool {
-	for _, att := range d.atts {
-		if att.use == "" && att.has(x) {
-			return true
-		}
-	}
-	return false
+	return d.some(func(att attachment) bool { return att.use == "" && att.has(x) })
 }
 
-// hasPod reports whether an attachment is a pod's: its next sandbox has the same addresses.
-func (d *simDisk) hasPod(uid protocol.UID) bool {
+// some reports whether there is an attachment that is so.
+func (d *simDisk) some(is func(attachment) bool) bool {
 	for _, att := range d.atts {
-		if att.pod.UID == uid {
+		if is(att) {
 			return true
 		}
 	}
@@ -97,10 +96,6 @@ func (d *simDisk) hasPod(uid protocol.UID) bool {
 
 // asksByName reports whether a pod asks for its address by name.
 func (w *world) asksByName(uid protocol.UID) bool {
-	for _, p := range w.all {
-		if p.ref.UID == uid {
-			return p.exact.IsValid()
-		}
-	}
-	return true
+	i := slices.IndexFunc(w.all, func(p *simPod) bool { return p.ref.UID == uid })
+	return i < 0 || w.all[i].exact.IsValid()
 }

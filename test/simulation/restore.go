@@ -33,7 +33,7 @@ func (t *simTable[T]) save() (restore func()) {
 func (w *world) backUp() {
 	regs := w.api.regs.list(nil)
 	if b := w.saved; b != nil && w.one(2) {
-		if !slices.ContainsFunc(regs, func(s protocol.Registration) bool { return !b.before(s.Meta) }) && w.beaten(*b) {
+		if w.beaten(regs, *b) {
 			w.restore(*b)
 			w.saved = nil
 		}
@@ -49,22 +49,18 @@ func (w *world) backUp() {
 	}
 }
 
-// beaten reports whether each agent that was registered at the snapshot, or was named there as
-// former, knows of a state after it. One that has heard nothing since, and was taken over
-// meanwhile, has its term and its leases again after a restore, and nothing to tell it that others
-// had them: docs/contributing/protocol.md has what a person does about it.
-func (w *world) beaten(b backup) bool {
+// beaten reports whether each registration, of which regs are all, was written after the snapshot,
+// and each agent that one named then knows of a state after it. One that has heard nothing since,
+// and was taken over meanwhile, has its term and its leases again after a restore, and nothing to
+// tell it that others had them: docs/contributing/protocol.md has what a person does about it.
+func (w *world) beaten(regs []protocol.Registration, b backup) bool {
+	if slices.ContainsFunc(regs, func(s protocol.Registration) bool { return revisionNumber(s.Revision) <= b.revision }) {
+		return false
+	}
 	return !slices.ContainsFunc(w.nodes, func(n *simNode) bool {
-		was := slices.ContainsFunc(b.regs, func(s protocol.Registration) bool {
-			return s.Store == n.disk.store || slices.ContainsFunc(s.Former, func(f protocol.Former) bool { return f.Store == n.disk.store })
-		})
+		was := slices.ContainsFunc(b.regs, func(s protocol.Registration) bool { return slices.Contains(storesOf(s), n.disk.store) })
 		return was && n.disk.history.Registrations <= uint64(b.revision)
 	})
-}
-
-// before reports whether an object was last written after the snapshot.
-func (b backup) before(m protocol.Meta) bool {
-	return b.revision < revisionNumber(m.Revision)
 }
 
 // restore puts a snapshot back as docs/contributing/protocol.md tells it: agents and controllers
@@ -147,12 +143,20 @@ func (w *world) part() {
 func (w *world) registeredStores() map[protocol.StoreID]bool {
 	named := map[protocol.StoreID]bool{}
 	for _, s := range w.api.regs.list(nil) {
-		named[s.Store] = true
-		for _, f := range s.Former {
-			named[f.Store] = true
+		for _, store := range storesOf(s) {
+			named[store] = true
 		}
 	}
 	return named
+}
+
+// storesOf returns the stores that a registration names.
+func storesOf(s protocol.Registration) []protocol.StoreID {
+	all := []protocol.StoreID{s.Store}
+	for _, f := range s.Former {
+		all = append(all, f.Store)
+	}
+	return all
 }
 
 // deregister notes which of the stores that were registered no registration names any more: it is
@@ -237,15 +241,11 @@ func (w *world) ofEarlierPool(r protocol.Right) bool {
 // lost: what n has leased of the block since is lost, although nobody else has it.
 func (n *simNode) inherits(lease string) bool {
 	l, _ := n.w.api.leases.read(lease)
-	return n.w.kind.restores && l.Holder.Node == n.name && slices.Contains(n.formerStores(), l.Store)
-}
-
-// formerStores are the stores that the machine has lost.
-func (n *simNode) formerStores() (all []protocol.StoreID) {
+	earlier := false
 	for i := 1; i < n.stores; i++ {
-		all = append(all, storeID(n.machine, i))
+		earlier = earlier || l.Store == storeID(n.machine, i)
 	}
-	return all
+	return n.w.kind.restores && l.Holder.Node == n.name && earlier
 }
 
 // claimed reports whether addresses of the block of r, a node's lease, are granted to

@@ -22,7 +22,6 @@ func (w *world) settle() {
 	for len(w.late) > 0 {
 		w.lateWrite(0)
 	}
-	w.api.away = false
 	for len(w.ctls) > 1 { // they have found out: two leaders would put off each other's questions for ever
 		w.ctls[1].kill()
 		w.ctls = slices.Delete(w.ctls, 1, 2)

@@ -349,9 +349,8 @@ func (w *world) deleteByHand(n *simNode) {
 	case 0:
 		w.logf("person: deletes registration %s", n.name)
 		if s, out := w.api.regs.read(string(n.name)); out == protocol.Done {
-			w.unnamed[s.Store] = true
-			for _, f := range s.Former {
-				w.unnamed[f.Store] = true
+			for _, store := range storesOf(s) {
+				w.unnamed[store] = true
 			}
 			if w.kind.twins { // with it goes F: the other machine may register with a shorter one
 				for _, l := range w.api.leases.list(func(l protocol.Lease) bool { return w.unnamed[l.Store] }) {
