@@ -159,7 +159,6 @@ func (w *world) writeStatus(c simClaim) {
 		ips = []string{"none"}
 	}
 	w.logf("person: writes %q into the status of claim %s (%s)", ips, c.Name, c.UID)
-	w.count("status by hand")
 	w.api.claims.update(protocol.Meta{Name: c.Name}, func(c *simClaim) {
 		*c = c.with(func(o *ipamclaims.IPAMClaim) { o.Status.IPs = ips })
 	})

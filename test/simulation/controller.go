@@ -189,7 +189,6 @@ func (w *world) end() {
 // crash ends the process.
 func (c *simController) crash() {
 	c.w.logf("%s: crashes", c.who)
-	c.w.count("leader changed")
 	c.kill()
 	c.die()
 }

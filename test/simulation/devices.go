@@ -163,7 +163,6 @@ func (n *simNode) addDevice(s *sandbox) {
 			n.checkAnswer(s, addrs)
 		}
 		att := n.disk.atts[s.key()]
-		n.w.count("device")
 		n.answerAdd(s, &att)
 	})
 }
@@ -213,7 +212,6 @@ func (n *simNode) releaseDevice(s *sandbox) {
 	s.owes = 0
 	if n.agent == nil || n.paused || !w.calm && w.one(3) {
 		w.logf("%s: the release of %s is lost", n.machine, s.device)
-		w.count("device release lost")
 		return
 	}
 	a := n.agent
@@ -241,7 +239,6 @@ func (n *simNode) deviceWork() {
 	case n.agent != nil && !n.paused && !w.noPods() && !s.unread:
 		n.callDriver(s, dranet.PathProfile, func(addrs []netip.Addr, err error) {
 			if err == nil && s.uses() && !s.void {
-				w.count("device asked for again")
 				n.checkAnswer(s, addrs)
 			}
 		})

@@ -132,7 +132,6 @@ func (w *world) otherPerson() {
 	case 0:
 		if !o.switched {
 			w.logf("person: switches the definition to Tenure")
-			w.count("definition switched")
 			o.switched = true
 		}
 	case 1:
@@ -147,7 +146,6 @@ func (w *world) otherPerson() {
 	case 2:
 		if g, ok := pickOf(w, w.guests(func(g *guest) bool { return g.pod.there && g.cached })); ok {
 			w.logf("person: deletes pod %s by force", g.pod.ref.UID)
-			w.count("deleted by force")
 			g.pod.there = false
 		}
 	case 3:
@@ -174,7 +172,6 @@ func (w *world) forge() {
 		return
 	}
 	w.logf("person: writes %v, which %v has, to the status of pod %s", g.addr, g, p.ref.UID)
-	w.count("forged status")
 	p.forged, p.exact = g.addr, g.addr
 }
 
@@ -209,7 +206,6 @@ func (w *world) hurry() {
 // join adds what the other IPAM gives, or gave, to the pool.
 func (w *world) join() {
 	w.logf("person: adds to the pool what the other IPAM gives")
-	w.count("addresses added")
 	w.other.joined = true
 	w.growBack(poolName)
 }

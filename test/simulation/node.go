@@ -101,7 +101,6 @@ func (n *simNode) boot() {
 // DEL goes to the journal.
 func (n *simNode) crash() {
 	n.w.logf("%s: crashes", n.machine)
-	n.w.count("crash")
 	n.die()
 	n.stop()
 	for _, s := range n.sandboxes {

@@ -61,7 +61,6 @@ func (w *world) pinSubnet() {
 			return
 		}
 		w.logf("person: pins subnet %v to node %s", sub, n.name)
-		w.count("subnet pinned")
 		s.PerNode.Pinned = append(s.PerNode.Pinned, v1alpha1.PinnedSubnet{Node: string(n.name), CIDR: sub.String()})
 	})
 }

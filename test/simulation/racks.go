@@ -87,14 +87,12 @@ func (w *world) moveRacks() {
 	if w.one(3) {
 		w.racks.layout = w.rng.IntN(len(rackLayouts))
 		w.logf("person: gives the ranges of pool %s layout %d of the racks", poolName, w.racks.layout)
-		w.count("selectors edited")
 		w.growBack(poolName)
 		return
 	}
 	n := w.nodes[w.rng.IntN(len(w.nodes))]
 	w.racks.labels[n.name] = w.someRack()
 	w.logf("person: puts node %s into rack %q", n.name, w.racks.labels[n.name])
-	w.count("relabelled")
 }
 
 // rackNode is a Node at the server, as far as its labels go.

@@ -36,8 +36,8 @@ func (a *simAgent) checkRest(was, is *simDisk) {
 		if _, had := was.atts[key]; had || att.use != "" || w.asksByName(att.pod.UID) {
 			continue
 		}
-		if was.some(func(o attachment) bool { return o.pod.UID == att.pod.UID }) { // its next sandbox has the same addresses
-			continue
+		if was.some(func(o attachment) bool { return o.pod.UID == att.pod.UID }) {
+			continue // its next sandbox has the same addresses
 		}
 		for _, x := range att.addrs {
 			freed, ok := a.freed[x.addr]
