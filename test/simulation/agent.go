@@ -22,13 +22,12 @@ import (
 // simAgent is the process of the agent that ships: its scheduler, its store on the
 // simulated disk, and its calls.
 type simAgent struct {
-	n        *simNode
-	agent    *agent.Agent
-	st       *store.Store
-	routines []*routine
-	running  *routine
-	timers   []*simTimer
-	follows  []*follow
+	n     *simNode
+	agent *agent.Agent
+	st    *store.Store
+	crew
+	timers  []*simTimer
+	follows []*follow
 	// dirty says that the store has had a commit which the view does not show yet, and told
 	// that nothing has been sent or answered since.
 	dirty, untold bool
@@ -38,18 +37,6 @@ type simAgent struct {
 	dels          []*sandbox                   // whose DELs are under way
 	freed         map[netip.Addr]time.Duration // when it freed addresses last
 	committed     bool                         // it has, since it started
-}
-
-// kill ends the process.
-func (a *simAgent) kill() {
-	for _, r := range slices.Clone(a.routines) {
-		if r != a.running {
-			r.on.stop()
-		}
-	}
-	a.routines = nil
-	a.n.refresh()
-	must(a.st.Close())
 }
 
 func (n *simNode) journalDir() string { return filepath.Join(n.w.dir, n.machine+".journal") }
@@ -273,6 +260,8 @@ func (n *simNode) stop() {
 		return
 	}
 	a.kill()
+	n.refresh()
+	must(a.st.Close())
 	n.agent = nil
 	for _, s := range a.dels {
 		if !s.hasDevice() {

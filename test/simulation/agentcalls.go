@@ -2,7 +2,6 @@ package simulation
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/tenure-ipam/tenure/ipam/node/agent"
@@ -22,45 +21,32 @@ func (a *simAgent) cluster() agent.Cluster {
 	return all
 }
 
-// agentCall makes one call. A write may be refused by a policy.
+// agentCall makes one call.
 func agentCall[T any](ctx context.Context, c agentCalls, what string, write bool, serve func() (T, protocol.Outcome)) (T, protocol.Outcome, error) {
-	n, w := c.n, c.n.w
+	n := c.n
 	if c.dead {
 		panic(processEnd{})
 	}
 	c.mayDie()
-	var got, zero T
-	out := protocol.Unknown
-	answered, known := false, false
-	r := c.running
-	n.ask(what, write, func() {
-		if write && !w.calm && w.one(60) {
-			out = protocol.Refused
-		} else {
-			got, out = serve()
+	return request(&n.caller, what, write, serve, func(commit func()) error {
+		r, answered, err := c.running, false, errNoAnswer
+		x := n.ask(what, write, commit, func(known bool) {
+			if answered = true; known {
+				err = nil
+			}
+			c.resume(r)
+		})
+		x.reg, c.beating = c.beating, false
+		for !answered && ctx.Err() == nil {
+			c.pause(func() bool { return ctx.Err() != nil })
 		}
-		w.logf("server: %s's %s: %v", n.machine, what, out)
-	}, func(ok bool) {
-		answered, known = true, ok
-		c.resume(r)
-	})
-	x := n.pending[len(n.pending)-1]
-	x.reg, c.beating = c.beating, false
-	for !answered && ctx.Err() == nil {
-		c.pause(func() bool { return ctx.Err() != nil })
-	}
-	if !answered {
+		if answered {
+			return err
+		}
 		n.pending = slices.DeleteFunc(n.pending, func(o *exchange) bool { return o == x })
-		w.abandon(x)
-		return zero, protocol.Unknown, context.Cause(ctx)
-	}
-	switch {
-	case !known:
-		return zero, protocol.Unknown, errNoAnswer
-	case out != protocol.Done:
-		return got, out, fmt.Errorf("%s: %v", what, out)
-	}
-	return got, out, nil
+		n.w.abandon(x)
+		return context.Cause(ctx)
+	})
 }
 
 func (c agentCalls) CreateLease(ctx context.Context, l protocol.Lease) (protocol.Lease, protocol.Outcome, error) {

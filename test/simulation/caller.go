@@ -1,6 +1,12 @@
 package simulation
 
-import "slices"
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
 
 // A caller is whoever talks to the API server: what it is about to do, and which
 // of its requests are under way. Between any two of these steps it may die.
@@ -10,6 +16,8 @@ type caller struct {
 	deaf    func() bool // cut off from the API server
 	todo    []func()
 	pending []*exchange
+	// refusals is how rarely a policy refuses a write of the program's: once in so many times.
+	refusals int
 }
 
 // An exchange is a request under way and what its caller does with the outcome.
@@ -23,11 +31,36 @@ type exchange struct {
 func (c *caller) later(f func()) { c.todo = append(c.todo, f) }
 
 // ask sends a request. commit runs at the server, answer at the caller.
-func (c *caller) ask(what string, write bool, commit func(), answer func(known bool)) {
+func (c *caller) ask(what string, write bool, commit func(), answer func(known bool)) *exchange {
 	c.w.logf("%s: sends %s", c.who, what)
-	c.pending = append(c.pending, &exchange{
-		simCall: simCall{what: c.w.text("%s's %s", c.who, what), write: write, commit: commit}, answer: answer,
+	x := &exchange{simCall: simCall{what: c.w.text("%s's %s", c.who, what), write: write, commit: commit}, answer: answer}
+	c.pending = append(c.pending, x)
+	return x
+}
+
+// errNoAnswer is the error of a call that was not answered.
+var errNoAnswer = errors.New("no answer")
+
+// request makes one call of the program's: send has commit get to the server, and waits for the
+// answer. A write may be refused by a policy.
+func request[T any](c *caller, what string, write bool, serve func() (T, protocol.Outcome), send func(commit func()) error) (T, protocol.Outcome, error) {
+	var got, none T
+	out := protocol.Unknown
+	err := send(func() {
+		if write && !c.w.calm && c.w.one(c.refusals) {
+			out = protocol.Refused
+		} else {
+			got, out = serve()
+		}
+		c.w.logf("server: %s's %s: %v", c.who, what, out)
 	})
+	switch {
+	case err != nil:
+		return none, protocol.Unknown, err
+	case out != protocol.Done:
+		return got, out, fmt.Errorf("%s: %v", what, out)
+	}
+	return got, out, nil
 }
 
 // work does the next bit of what the caller is at, if anything.

@@ -2,8 +2,6 @@ package simulation
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/netip"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
@@ -11,33 +9,23 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// errNoAnswer is the error of a call that was not answered.
-var errNoAnswer = errors.New("no answer")
-
 // liveCalls are the controller's calls to the API server, as ipam/kube has them:
 // each pauses the routine that makes it until the scheduler has the answer come.
 type liveCalls struct{ *simController }
 
-// call makes one call. A write may be refused by a policy.
+// call makes one call.
 func call[T any](c *simController, what string, write bool, serve func() (T, protocol.Outcome)) (T, protocol.Outcome, error) {
-	var got T
-	out := protocol.Unknown
-	known := c.exchange(what, write, func() {
-		if write && !c.w.calm && c.w.one(80) {
-			out = protocol.Refused
-		} else {
-			got, out = serve()
-		}
-		c.w.logf("server: %s's %s: %v", c.who, what, out)
+	return request(&c.caller, what, write, serve, func(commit func()) error {
+		r, err := c.running, errNoAnswer
+		c.ask(what, write, commit, func(known bool) {
+			if known {
+				err = nil
+			}
+			c.resume(r)
+		})
+		c.pause(nil)
+		return err
 	})
-	if !known {
-		var zero T
-		return zero, protocol.Unknown, errNoAnswer
-	}
-	if out != protocol.Done {
-		return got, out, fmt.Errorf("%s: %v", what, out)
-	}
-	return got, out, nil
 }
 
 func (c liveCalls) CreateLease(_ context.Context, l protocol.Lease) (protocol.Lease, protocol.Outcome, error) {

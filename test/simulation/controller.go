@@ -40,8 +40,7 @@ type simController struct {
 
 // process is what dies with the controller.
 type process struct {
-	routines []*routine
-	running  *routine
+	crew
 
 	leases    *simWatch[protocol.Lease]
 	subs      *simWatch[protocol.SubLease]
@@ -98,7 +97,7 @@ var (
 
 func newSimController(w *world, who string) *simController {
 	c := &simController{}
-	c.caller = caller{w: w, who: who, deaf: func() bool { return c.away }}
+	c.caller = caller{w: w, who: who, refusals: 80, deaf: func() bool { return c.away }}
 	c.boot()
 	return c
 }

@@ -11,12 +11,47 @@ import (
 // chosen, and between any two calls somebody else may act, or the process die.
 type routine struct {
 	on *coroutine
-	// known says whether the call that the routine waited for was answered.
-	known bool
 	// ready says whether what the routine waits for has come; nil while it waits
 	// for a call.
 	ready func() bool
 	done  func()
+}
+
+// crew are the routines of a process, of which one at a time goes on.
+type crew struct {
+	routines []*routine
+	running  *routine
+}
+
+// resume has r go on. It reports whether r has ended.
+func (p *crew) resume(w *world, r *routine) (ended bool) {
+	before := p.running
+	p.running = r
+	paused, _ := r.on.next()
+	p.running = before
+	if !paused {
+		p.routines = slices.DeleteFunc(p.routines, func(o *routine) bool { return o == r })
+		w.idle = append(w.idle, r.on)
+	}
+	return !paused
+}
+
+// pause has the running routine wait until it is resumed, by somebody or because it is ready.
+func (p *crew) pause(ready func() bool) {
+	r := p.running
+	r.ready = ready
+	r.on.pause()
+	r.ready = nil
+}
+
+// kill ends every routine where it stands, but for the running one.
+func (p *crew) kill() {
+	for _, r := range slices.Clone(p.routines) {
+		if r != p.running {
+			r.on.stop()
+		}
+	}
+	p.routines = nil
 }
 
 // died unwinds a routine whose process has died.
@@ -78,17 +113,10 @@ func (c *simController) start(what string, body, done func()) {
 	c.resume(r)
 }
 
-// resume has r go on.
+// resume has r go on, and then those that wait for what has come.
 func (c *simController) resume(r *routine) {
-	c.running = r
-	paused, _ := r.on.next()
-	c.running = nil
-	if !paused {
-		c.routines = slices.DeleteFunc(c.routines, func(o *routine) bool { return o == r })
-		c.w.idle = append(c.w.idle, r.on)
-		if r.done != nil {
-			r.done()
-		}
+	if c.crew.resume(c.w, r) {
+		r.done()
 	}
 	for _, o := range c.routines {
 		if o.ready != nil && o.ready() {
@@ -101,27 +129,6 @@ func (c *simController) resume(r *routine) {
 // await pauses the running routine until ready.
 func (c *simController) await(ready func() bool) {
 	if !ready() {
-		r := c.running
-		r.ready = ready
-		r.on.pause()
+		c.pause(ready)
 	}
-}
-
-// exchange sends a call of the running routine's and waits for its answer.
-func (c *simController) exchange(what string, write bool, serve func()) (known bool) {
-	r := c.running
-	c.ask(what, write, serve, func(known bool) {
-		r.known = known
-		c.resume(r)
-	})
-	r.on.pause()
-	return r.known
-}
-
-// kill ends every routine where it stands.
-func (c *simController) kill() {
-	for _, r := range c.routines {
-		r.on.stop()
-	}
-	c.routines, c.running = nil, nil
 }

@@ -83,24 +83,9 @@ func (a *simAgent) WithTimeout(ctx context.Context, d time.Duration, cause error
 	}
 }
 
-// pause has the running routine wait until it is resumed, by somebody or because it is ready.
-func (a *simAgent) pause(ready func() bool) {
-	r := a.running
-	r.ready = ready
-	r.on.pause()
-	r.ready = nil
-}
-
 // resume has r go on, and then the node see what has become of its disk.
 func (a *simAgent) resume(r *routine) {
-	before := a.running
-	a.running = r
-	paused, _ := r.on.next()
-	a.running = before
-	if !paused {
-		a.routines = slices.DeleteFunc(a.routines, func(o *routine) bool { return o == r })
-		a.n.w.idle = append(a.n.w.idle, r.on)
-	}
+	a.crew.resume(a.n.w, r)
 	if a.dead && a.n.agent == a {
 		if a.n.failing {
 			a.n.failing = false

@@ -113,7 +113,7 @@ func newWorld(c *choices, bug Fault, tracing bool) *world {
 		if w.kind.never {
 			n.fence = 0
 		}
-		n.caller = caller{w: w, who: n.machine, deaf: func() bool { return n.cut }}
+		n.caller = caller{w: w, who: n.machine, refusals: 60, deaf: func() bool { return n.cut }}
 		n.host = caller{w: w, who: n.machine + "'s runtime", deaf: func() bool { return n.cut }}
 		if w.kind.twins && i == 1 {
 			n.name = "n0"
