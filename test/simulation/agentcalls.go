@@ -14,7 +14,7 @@ type agentCalls struct{ *simAgent }
 
 func (a *simAgent) cluster() agent.Cluster {
 	c := agentCalls{a}
-	all := agent.Cluster{Leases: c, SubLeases: c, Registrations: c, Claims: c, Pools: c, Pods: c, Events: noWarnings{}, Access: everyNamespace{}}
+	all := agent.Cluster{Leases: c, SubLeases: c, Registrations: c, Claims: c, Pools: c, Pods: c, Events: noEvents{}, Access: everybody{}}
 	if a.n.w.kind.devices {
 		all.ResourceClaims = c
 	}

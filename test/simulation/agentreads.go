@@ -188,23 +188,3 @@ func (p *simPod) seen() agent.Pod {
 	}
 	return pod
 }
-
-// noWarnings takes what the agent says to people, and keeps none.
-type noWarnings struct{}
-
-// WarnNode implements [agent.Events].
-func (noWarnings) WarnNode(protocol.NodeName, protocol.UID, string, string) {}
-
-// WarnPod implements [agent.Events].
-func (noWarnings) WarnPod(protocol.PodRef, string, string) {}
-
-// everyNamespace may use every pool.
-type everyNamespace struct{}
-
-// Labels implements [access.Facts].
-func (everyNamespace) Labels(context.Context, string) (map[string]string, error) {
-	return map[string]string{}, nil
-}
-
-// MayUse implements [access.Facts].
-func (everyNamespace) MayUse(context.Context, string, string) (bool, error) { return true, nil }

@@ -1,7 +1,6 @@
 package simulation
 
 import (
-	"context"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -11,64 +10,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tenure-ipam/tenure/claims"
-	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// simNetworks are the networks that claims name: "vlan" has addresses of one pool,
-// "dual" of that pool and of one with IPv6, "lan" of the nodes' pool, and "others"
-// is not Tenure's.
-type simNetworks struct{}
-
-// everybody lets every namespace use every pool.
-type everybody struct{}
-
-// Admit implements [claims.Admission].
-func (everybody) Admit(context.Context, string, protocol.PoolName) error { return nil }
-
-// noPorts are the ports where no pool has a source.
-type noPorts struct{ claims.Porter }
-
-// Serves implements [claims.Porter].
-func (noPorts) Serves(context.Context, protocol.PoolName) (bool, error) { return false, nil }
-
-// Known implements [claims.Porter].
-func (noPorts) Known(grants.ClaimKey) []protocol.UID { return nil }
-
-// Lost implements [claims.Porter].
-func (noPorts) Lost(protocol.UID) bool { return false }
-
-// Withdraw implements [claims.Porter].
-func (noPorts) Withdraw(protocol.UID) {}
-
+// networkNames are the networks that claims name: "vlan" has addresses of one pool, "dual" of that
+// pool and of one with IPv6, "lan" of the nodes' pool, and "others" is not Tenure's.
 var networkNames = []string{"vlan", "dual", "lan", "others"}
 
 var resolutions = sync.OnceValue(func() map[string]networks.Resolution {
-	ipam := map[string]string{
-		"vlan": `{"type": "tenure", "pool": "claims"}`, "dual": `{"type": "tenure", "pools": ["claims", "six"]}`,
-		"lan": `{"type": "tenure", "pool": "lan"}`, "others": `{"type": "host-local"}`,
-	}
 	all := map[string]networks.Resolution{}
 	for _, name := range networkNames {
-		config := fmt.Sprintf(`{"cniVersion": "1.0.0", "name": %q, "type": "bridge", "ipam": %s}`, name, ipam[name])
-		all[name] = networks.Resolve([]networks.Network{networks.Read("ns", name, epoch, config)}, "ns")
+		all[name] = networks.Resolve([]networks.Network{networks.Read("ns", name, epoch, configOf(name, ""))}, "ns")
 	}
 	return all
 })
-
-// Resolve implements [claims.Resolver].
-func (simNetworks) Resolve(_ context.Context, network, _ string) (networks.Resolution, error) {
-	return resolutions()[network], nil
-}
-
-// OfPool implements [pools.Describers].
-func (simNetworks) OfPool(context.Context, string) ([]networks.Network, error) { return nil, nil }
-
-// Using implements [pools.Users]. No network has routers that the pools' specs do not name.
-func (simNetworks) Using(context.Context, string) ([]networks.Network, error) { return nil, nil }
 
 // simPods are pods that may come up on any node: two of a virtual machine on the
 // move, a StatefulSet's, and two replicas.
@@ -281,15 +238,8 @@ func (w *world) grants() map[netip.Addr]protocol.Grant {
 // quench holds I5 for claims, while pods have what they have: a claim that waits gets
 // any address of its pools that nobody has, wherever it is.
 func (w *world) quench(nodes []*simNode) {
-	for range quenchRounds {
-		if w.failure != nil || w.thirst(nodes) == "" {
-			return
-		}
-		w.rng.begin()
-		w.round(nodes)
-	}
-	if why := w.thirst(nodes); why != "" {
-		w.fail(I5, "%s", why)
+	if !w.until(nodes, quenchRounds, func() bool { return w.thirst(nodes) == "" }) {
+		w.fail(I5, "%s", w.thirst(nodes))
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	coordination "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -145,8 +144,3 @@ func (c *simController) patch(obj client.Object, raw client.Patch) error {
 		return err
 	}
 }
-
-// noEvents takes Events and keeps none.
-type noEvents struct{}
-
-func (noEvents) Eventf(_, _ runtime.Object, _, _, _, _ string, _ ...any) {} //nolint:revive // the interface has that many

@@ -77,20 +77,17 @@ func (w *world) otherRanges(all []v1alpha1.Range) []v1alpha1.Range {
 // definition returns the configuration of a definition, as somebody sees it for whom
 // the old one is switched or is not.
 func (w *world) definition(name string, switched bool) string {
-	ipam := `{"type": "tenure", "pool": "lan"}`
-	switch {
-	case name == claimNetwork:
-		ipam = `{"type": "tenure", "pools": ["lan", "claims", "six"]}`
-	case name == oldNetwork && !switched:
-		all := w.addressesOf(poolName)
-		var exclude []string
-		for _, a := range all {
-			if !slices.Contains(w.other.gives, a) {
-				exclude = append(exclude, fmt.Sprintf(`"%v/32"`, a))
-			}
-		}
-		ipam = fmt.Sprintf(`{"type": "whereabouts", "range": "%v-%v/24", "exclude": [%s]}`, all[0], all[len(all)-1], strings.Join(exclude, ", "))
+	if name != oldNetwork || switched {
+		return configOf(name, "")
 	}
+	all := w.addressesOf(poolName)
+	var exclude []string
+	for _, a := range all {
+		if !slices.Contains(w.other.gives, a) {
+			exclude = append(exclude, fmt.Sprintf(`"%v/32"`, a))
+		}
+	}
+	ipam := fmt.Sprintf(`{"type": "whereabouts", "range": "%v-%v/24", "exclude": [%s]}`, all[0], all[len(all)-1], strings.Join(exclude, ", "))
 	return fmt.Sprintf(`{"cniVersion": "1.0.0", "name": %q, "type": "macvlan", "ipam": %s}`, name, ipam)
 }
 
@@ -137,7 +134,9 @@ func (w *world) otherPerson() {
 	case 1:
 		switch {
 		case !o.joined:
-			w.join()
+			w.logf("person: adds to the pool what the other IPAM gives")
+			o.joined = true
+			w.growBack(poolName)
 		case o.switched && len(o.gives) < len(w.addressesOf(poolName)):
 			w.logf("person: excludes what the other IPAM gave from the pool")
 			o.joined = false
@@ -201,13 +200,6 @@ func (w *world) hurry() {
 		})
 		n.host.work()
 	}
-}
-
-// join adds what the other IPAM gives, or gave, to the pool.
-func (w *world) join() {
-	w.logf("person: adds to the pool what the other IPAM gives")
-	w.other.joined = true
-	w.growBack(poolName)
 }
 
 // reap removes records that nobody has, as the other IPAM's own reconciler does for pods

@@ -255,16 +255,23 @@ func (c liveLooks) ReadNode(_ context.Context, name protocol.NodeName) (protocol
 	})
 }
 
-// lie is what somebody reports who has stolen the agent's token: sandboxes that there are not, with
-// addresses that others have, or nobody, and of pods of other nodes.
-func (n *simNode) lie(has func(p *simPod, cid, network, ipam string, a netip.Addr)) {
+// lieIn has somebody who has stolen the agent's token report in n's name what is not so: a sandbox
+// that there is not, with an address that another has, or nobody, and of a pod of any node.
+func (n *simNode) lieIn(s *protocol.Registration) {
+	w := n.w
+	if w.other == nil || w.other.liar != n || w.calm || s.Report == "" {
+		return
+	}
+	report, _, err := protocol.ParseReport(s.Report)
+	must(err)
 	p := &simPod{}
-	if n.w.one(2) {
-		if picked, ok := pickOf(n.w, n.w.all); ok {
+	if w.one(2) {
+		if picked, ok := pickOf(w, w.all); ok {
 			p = picked
 		}
 	}
-	a, _ := pickOf(n.w, n.w.other.gives)
-	n.w.logf("%s: somebody reports %v of pod %q in its name", n.machine, a, p.ref.UID)
-	has(p, "made-up", oldNetwork, foreign.TypeHostLocal, a)
+	a, _ := pickOf(w, w.other.gives)
+	w.logf("%s: somebody reports %v of pod %q in its name", n.machine, a, p.ref.UID)
+	report.Has = append(report.Has, protocol.Sighting{Addr: a, Pod: p.ref, Sandbox: "made-up", Network: oldNetwork, IPAM: foreign.TypeHostLocal})
+	s.Report = report.String()
 }

@@ -5,14 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/tenure-ipam/tenure/ipam/agentapi"
 	"github.com/tenure-ipam/tenure/ipam/delqueue"
 	"github.com/tenure-ipam/tenure/ipam/node/sched"
-	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
 // podArgs is CNI_ARGS of calls about p.
@@ -40,10 +38,17 @@ func (s *sandbox) network() (name, config string) {
 	return name, configOf(name, ips)
 }
 
+// ipams are what the configurations of networks say of their ipam.
+var ipams = map[string]string{
+	"vlan": `"type": "tenure", "pool": "claims"`, "dual": `"type": "tenure", "pools": ["claims", "six"]`,
+	"lan": `"type": "tenure", "pool": "lan"`, "others": `"type": "host-local"`,
+	oldNetwork: `"type": "tenure", "pool": "lan"`, ownNetwork: `"type": "tenure", "pool": "lan"`,
+	claimNetwork: `"type": "tenure", "pools": ["lan", "claims", "six"]`,
+}
+
 // configOf returns the configuration of a network, with more after its ipam.
 func configOf(name, more string) string {
-	ipam := map[string]string{"vlan": `"pool": "claims"`, "dual": `"pools": ["claims", "six"]`, "lan": `"pool": "lan"`, oldNetwork: `"pool": "lan"`}[name]
-	return fmt.Sprintf(`{"cniVersion": "1.1.0", "name": %q, "type": "bridge", "ipam": {"type": "tenure", %s}%s}`, name, ipam, more)
+	return fmt.Sprintf(`{"cniVersion": "1.1.0", "name": %q, "type": "bridge", "ipam": {%s}%s}`, name, ipams[name], more)
 }
 
 // networkOf returns the network of a claim, as it is or was.
@@ -170,17 +175,4 @@ func (n *simNode) collect(valid map[string]bool) {
 			}
 		})
 	}
-}
-
-// lieIn is what somebody has the node's registration report who has stolen the agent's token.
-func (n *simNode) lieIn(s *protocol.Registration) {
-	if n.w.other == nil || n.w.other.liar != n || n.w.calm || s.Report == "" {
-		return
-	}
-	report, _, err := protocol.ParseReport(s.Report)
-	must(err)
-	n.lie(func(p *simPod, cid, network, ipam string, a netip.Addr) {
-		report.Has = append(report.Has, protocol.Sighting{Addr: a, Pod: p.ref, Sandbox: cid, Network: network, IPAM: ipam})
-	})
-	s.Report = report.String()
 }

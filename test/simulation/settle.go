@@ -75,13 +75,22 @@ func (w *world) round(nodes []*simNode) { w.pass(nodes, time.Minute) }
 // rest waits until every node serves, which one that is new on its machine does after
 // half of F.
 func (w *world) rest(nodes []*simNode) {
-	for range restRounds {
-		if w.failure != nil || !slices.ContainsFunc(nodes, func(n *simNode) bool { return !n.serving() }) {
-			return
+	w.until(nodes, restRounds, func() bool {
+		return !slices.ContainsFunc(nodes, func(n *simNode) bool { return !n.serving() })
+	})
+}
+
+// until has round follow round until it is so, or so many are over. It reports whether it is so, or
+// the run has failed before.
+func (w *world) until(nodes []*simNode, rounds int, so func() bool) bool {
+	for range rounds {
+		if w.failure != nil || so() {
+			return true
 		}
 		w.rng.begin()
 		w.round(nodes)
 	}
+	return so()
 }
 
 // restRounds is how many minutes rest lasts at most: more than half of the longest F.
