@@ -197,17 +197,9 @@ func (g granter) Mark(_ context.Context, held []grants.Held) ([]grants.Held, err
 	return g.Marked(held), nil
 }
 
-func (g granter) Unmark(_ context.Context, held []grants.Held) error {
-	return g.change(grants.Unmark, held)
-}
-
-func (g granter) Clear(_ context.Context, held []grants.Held) error {
-	return g.change(grants.Clear, held)
-}
-
-func (g granter) Drop(_ context.Context, held []grants.Held) error {
-	return g.change(grants.Drop, held)
-}
+func (g granter) Unmark(_ context.Context, h []grants.Held) error { return g.change(grants.Unmark, h) }
+func (g granter) Clear(_ context.Context, h []grants.Held) error  { return g.change(grants.Clear, h) }
+func (g granter) Drop(_ context.Context, h []grants.Held) error   { return g.change(grants.Drop, h) }
 
 func (g granter) change(v grants.Verb, held []grants.Held) error {
 	done := g.Submit(v, held)

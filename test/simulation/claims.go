@@ -116,9 +116,7 @@ func (w *world) writeStatus(c simClaim) {
 		ips = []string{"none"}
 	}
 	w.logf("person: writes %q into the status of claim %s (%s)", ips, c.Name, c.UID)
-	w.api.claims.update(protocol.Meta{Name: c.Name}, func(c *simClaim) {
-		*c = c.with(func(o *ipamclaims.IPAMClaim) { o.Status.IPs = ips })
-	})
+	w.api.updateClaim(protocol.Meta{Name: c.Name}, func(o *ipamclaims.IPAMClaim) { o.Status.IPs = ips })
 	if t := w.truth[c.UID]; t != nil {
 		t.meddled = true
 	}

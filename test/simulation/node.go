@@ -197,19 +197,12 @@ func (n *simNode) serving() bool {
 	if n.agent == nil || n.paused {
 		return false
 	}
-	ok, _ := n.whetherServing()
+	ok, _ := n.agent.agent.Serving()
 	return ok
 }
 
-// whetherServing is serving of an agent that runs, and if it does not serve, why.
-func (n *simNode) whetherServing() (bool, string) {
-	return n.agent.agent.Serving()
-}
-
 // serves reports whether r gives addresses in the agent's term.
-func (n *simNode) serves(r protocol.Right) bool {
-	return n.agent != nil && r.Usable(n.disk.term)
-}
+func (n *simNode) serves(r protocol.Right) bool { return n.agent != nil && r.Usable(n.disk.term) }
 
 // names are the names of the node's rights that keep accepts, in order.
 func (n *simNode) names(keep func(protocol.Right) bool) []string {

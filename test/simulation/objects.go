@@ -30,9 +30,7 @@ type simClaim struct {
 	obj *ipamclaims.IPAMClaim
 }
 
-func poolOf(obj *v1alpha1.IPPool) simPool {
-	return simPool{Pool: kube.PoolOf(obj), obj: obj}
-}
+func poolOf(obj *v1alpha1.IPPool) simPool { return simPool{Pool: kube.PoolOf(obj), obj: obj} }
 
 // why says why the pool is not open.
 func (p simPool) why() string {
@@ -46,27 +44,7 @@ func (p simPool) why() string {
 	return c.Reason + ", " + c.Message
 }
 
-func claimOf(obj *ipamclaims.IPAMClaim) simClaim {
-	return simClaim{Claim: kube.ClaimOf(obj), obj: obj}
-}
-
-// with returns p with its object changed. The caller keeps the metadata.
-func (p simPool) with(change func(*v1alpha1.IPPool)) simPool {
-	obj := p.obj.DeepCopy()
-	change(obj)
-	next := poolOf(obj)
-	next.Meta = p.Meta
-	return next
-}
-
-// with is that of a claim.
-func (c simClaim) with(change func(*ipamclaims.IPAMClaim)) simClaim {
-	obj := c.obj.DeepCopy()
-	change(obj)
-	next := claimOf(obj)
-	next.Meta = c.Meta
-	return next
-}
+func claimOf(obj *ipamclaims.IPAMClaim) simClaim { return simClaim{Claim: kube.ClaimOf(obj), obj: obj} }
 
 // object returns the IPPool as the API server shows it.
 func (p simPool) object() *v1alpha1.IPPool {
@@ -195,43 +173,61 @@ func (p patch) mergeInto(status any, clear func(field string)) {
 	must(json.Unmarshal(p.Status, status))
 }
 
-// patchClaim makes a patch of a claim's status.
-func (api *simAPI) patchClaim(name string, p patch) protocol.Outcome {
-	_, out := api.claims.update(p.meta(name), func(c *simClaim) {
-		*c = c.with(func(o *ipamclaims.IPAMClaim) {
-			p.mergeInto(&o.Status, func(field string) {
-				if field == "conditions" {
-					o.Status.Conditions = nil
-				}
-			})
-		})
+// updateClaim changes a claim.
+func (api *simAPI) updateClaim(pre protocol.Meta, change func(*ipamclaims.IPAMClaim)) protocol.Outcome {
+	_, out := api.claims.update(pre, func(c *simClaim) {
+		obj := c.obj.DeepCopy()
+		change(obj)
+		*c = claimOf(obj)
 	})
 	return out
+}
+
+// updatePool changes a pool.
+func (api *simAPI) updatePool(pre protocol.Meta, change func(*v1alpha1.IPPool)) (simPool, protocol.Outcome) {
+	return api.pools.update(pre, func(p *simPool) {
+		obj := p.obj.DeepCopy()
+		change(obj)
+		*p = poolOf(obj)
+	})
+}
+
+// patchClaim makes a patch of a claim's status.
+func (api *simAPI) patchClaim(name string, p patch) protocol.Outcome {
+	return api.updateClaim(p.meta(name), func(o *ipamclaims.IPAMClaim) {
+		p.mergeInto(&o.Status, func(field string) {
+			if field == "conditions" {
+				o.Status.Conditions = nil
+			}
+		})
+	})
 }
 
 // patchPool makes a patch of a pool's status, or of its finalizers.
 func (w *world) patchPool(name string, p patch) protocol.Outcome {
 	was, _ := w.api.pools.read(name)
-	pool, out := w.api.pools.update(p.meta(name), func(c *simPool) {
-		*c = c.with(func(o *v1alpha1.IPPool) {
-			if p.Metadata.Finalizers != nil {
-				o.Finalizers = *p.Metadata.Finalizers
+	pool, out := w.api.updatePool(p.meta(name), func(o *v1alpha1.IPPool) {
+		if p.Metadata.Finalizers != nil {
+			o.Finalizers = *p.Metadata.Finalizers
+		}
+		if p.Status == nil {
+			return
+		}
+		p.mergeInto(&o.Status, func(field string) {
+			switch field {
+			case "conditions":
+				o.Status.Conditions = nil
+			case "selectors":
+				o.Status.Selectors = nil
 			}
-			if p.Status == nil {
-				return
-			}
-			p.mergeInto(&o.Status, func(field string) {
-				switch field {
-				case "conditions":
-					o.Status.Conditions = nil
-				case "selectors":
-					o.Status.Selectors = nil
-				}
-			})
 		})
 	})
 	if out == protocol.Done {
-		w.api.keepPool(pool)
+		if len(pool.obj.Finalizers) > 0 {
+			w.api.pools.finalizers[name] = true
+		} else {
+			w.api.pools.finalize(name)
+		}
 		if w.other != nil && p.Status != nil {
 			w.heedFence()
 			w.countOpening(was, pool)
@@ -241,22 +237,11 @@ func (w *world) patchPool(name string, p patch) protocol.Outcome {
 	return out
 }
 
-// keepPool makes the table see the finalizers that are on the object.
-func (api *simAPI) keepPool(p simPool) {
-	if len(p.obj.Finalizers) > 0 {
-		api.pools.finalizers[p.Name] = true
-		return
-	}
-	api.pools.finalize(p.Name)
-}
-
 // editPool changes a pool's spec, as a person does.
 func (w *world) editPool(name protocol.PoolName, edit func(*v1alpha1.IPPoolSpec)) {
-	p, out := w.api.pools.update(protocol.Meta{Name: string(name)}, func(p *simPool) {
-		*p = p.with(func(o *v1alpha1.IPPool) {
-			edit(&o.Spec)
-			o.Generation++
-		})
+	p, out := w.api.updatePool(protocol.Meta{Name: string(name)}, func(o *v1alpha1.IPPool) {
+		edit(&o.Spec)
+		o.Generation++
 	})
 	if out == protocol.Done {
 		w.noteRacks(p)

@@ -123,7 +123,7 @@ func (w *world) deletePool(p simPool, byForce bool) {
 	w.api.pools.remove(protocol.Meta{Name: p.Name})
 	if byForce {
 		w.logf("person: takes the finalizer off pool %s", p.Name)
-		w.api.keepPool(p.with(func(o *v1alpha1.IPPool) { o.Finalizers = nil }))
+		w.api.pools.finalize(p.Name)
 		w.collectLeases(p)
 	}
 }

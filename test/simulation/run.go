@@ -50,22 +50,16 @@ type Outcome struct {
 const Acts = 900
 
 // Run plays the run of a seed, with the fault bug switched on.
-func Run(seed uint64, bug Fault) Outcome {
-	return play(newChoices(seed, false), Acts, bug, false)
-}
+func Run(seed uint64, bug Fault) Outcome { return play(newChoices(seed, false), Acts, bug, false) }
 
 // Trace is [Run], and keeps what happened and what was chosen.
-func Trace(seed uint64, bug Fault) Outcome {
-	return play(newChoices(seed, true), Acts, bug, true)
-}
+func Trace(seed uint64, bug Fault) Outcome { return play(newChoices(seed, true), Acts, bug, true) }
 
 // Play plays a schedule.
 func Play(s Schedule, bug Fault) Outcome { return play(&choices{script: s}, s.Acts, bug, false) }
 
 // PlayTrace is [Play], and keeps what happened.
-func PlayTrace(s Schedule, bug Fault) Outcome {
-	return play(&choices{script: s}, s.Acts, bug, true)
-}
+func PlayTrace(s Schedule, bug Fault) Outcome { return play(&choices{script: s}, s.Acts, bug, true) }
 
 func play(c *choices, acts int, bug Fault, tracing bool) Outcome {
 	c.begin()

@@ -178,7 +178,7 @@ func (n *simNode) recover() {
 // unrest says what is left undone, if anything.
 func (w *world) unrest(nodes []*simNode) string {
 	for _, n := range nodes {
-		if ok, why := n.whetherServing(); !ok {
+		if ok, why := n.agent.agent.Serving(); !ok {
 			return fmt.Sprintf("%s does not serve: %s", n.machine, why)
 		}
 		for k, a := range n.disk.atts {
