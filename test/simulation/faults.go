@@ -37,6 +37,7 @@ func withTwins(k flavour) bool      { return k.twins }
 func withUses(k flavour) bool       { return k.uses }
 func withEdits(k flavour) bool      { return k.edits }
 func withMoves(k flavour) bool      { return k.moves }
+func withStops(k flavour) bool      { return k.stops && k.restores }
 func withRacks(k flavour) bool      { return k.racks }
 func withPerNode(k flavour) bool    { return k.perNode }
 func withClaimRacks(k flavour) bool { return k.racks && k.uses }
@@ -122,6 +123,7 @@ var bugs = []Bug{
 	{"M71", "free a ResourceClaim's address while its pod's sandbox is there", 1000, 264, []Invariant{I2}, withDevices},
 	{"M72", "keep a device's address until its ResourceClaim is gone", 1000, 15, []Invariant{I4, I5}, withDevices},
 	{"M73", "change a pool's labels that were published to its readers", 20000, 2889, []Invariant{I4, I5}, withRacks},
+	{"M74", "begin no epoch for a pool that has waited, and stays stopped", 1000, 117, []Invariant{I4}, withStops},
 }
 
 // believed is what M27 takes for the lease of that name, of claims' addresses.

@@ -12,6 +12,7 @@ type flavour struct {
 	handWrites  bool // somebody writes into claims' status
 	edits       bool // people edit pools, delete them and make them again
 	moves       bool // and move ranges between them
+	stops       bool // and stop them, and start them again
 	fills       bool // in the end pods come until the nodes' pool is full
 	narrow      bool // the nodes' pool has few addresses
 	restores    bool // the API server's data go back to a snapshot
@@ -75,6 +76,7 @@ func (w *world) choose() {
 	w.kind.never = !w.kind.twins && (w.patience%6 == 0 || w.kind.restores && w.patience%3 == 0)
 	w.kind.racks = !w.kind.foreign && !w.kind.moves && w.delay == 1 // likewise
 	w.kind.perNode = !w.kind.foreign && !w.kind.moves && !w.kind.edge && w.delay == 2 && w.trouble%4 != 2
+	w.kind.stops = w.kind.edits && !w.kind.foreign && w.haste%3 == 1 && (w.fault == NoFault || w.fault == "M74")
 	w.kind.devices = !w.kind.foreign && w.patience%4 == 1 && (w.fault == NoFault || w.fault == "M71" || w.fault == "M72")
 }
 

@@ -171,6 +171,7 @@ var mutants = map[Fault][]mutation{
 		maps.Copy(heard.Labels, was.Labels.Of(keys))
 	}
 `}},
+	"M74": {{"ipam/controller/pools/plan.go", "	if s.restored != nil && !slices.Contains(waiting", `	if mutant.On != "M74" && s.restored != nil && !slices.Contains(waiting`}},
 }
 
 // step has the faults of mutatedStep.

@@ -141,6 +141,9 @@ func (w *world) newPool(name protocol.PoolName, blockSize int32) *v1alpha1.IPPoo
 		ObjectMeta: metav1.ObjectMeta{Name: string(name), Generation: 1, CreationTimestamp: metav1.NewTime(w.wall(0).Truncate(time.Second))},
 		Spec:       v1alpha1.IPPoolSpec{Ranges: w.ranges(name), BlockSize: &blockSize, Domain: w.domain(name), TakeOver: takeOver, ReuseAfter: rest},
 	}
+	if w.kind.stops && !w.calm && w.one(4) {
+		obj.Spec.Allocation = v1alpha1.AllocationStopped
+	}
 	if w.perNode(name) {
 		obj.Spec.BlockSize, obj.Spec.PerNode = nil, &v1alpha1.PerNode{PrefixLength: subnetBits, Gateway: v1alpha1.PerNodeGatewayNone}
 	}

@@ -89,6 +89,10 @@ func (w *world) editPools() {
 		w.createPool(w.newPool(name, 1<<w.rng.IntN(2)))
 		return
 	}
+	if w.kind.stops && w.one(3) {
+		w.stop(name, !p.stopped())
+		return
+	}
 	switch w.rng.IntN(8) {
 	case 0, 1, 2:
 		w.resize(name)
@@ -114,6 +118,43 @@ func (w *world) editPools() {
 		w.growBack(name)
 	case 7:
 		w.deletePool(p, w.one(3))
+	}
+}
+
+// stop stops a pool, or starts it again.
+func (w *world) stop(name protocol.PoolName, stop bool) {
+	w.logf("person: stops pool %s: %v", name, stop)
+	w.editPool(name, func(s *v1alpha1.IPPoolSpec) {
+		s.Allocation = ""
+		if stop {
+			s.Allocation = v1alpha1.AllocationStopped
+		}
+	})
+}
+
+func (p simPool) stopped() bool { return p.obj.Spec.Allocation == v1alpha1.AllocationStopped }
+
+// startAll holds that no node waits for a pool that stays stopped after a restore, and starts all
+// pools then.
+func (w *world) startAll(nodes []*simNode) {
+	if !w.kind.stops {
+		return
+	}
+	waits := func() int {
+		return slices.IndexFunc(nodes, func(n *simNode) bool { return n.disk.history.Restored != nil })
+	}
+	for range restRounds {
+		if w.failure != nil || waits() < 0 {
+			break
+		}
+		w.rng.begin()
+		w.round(nodes)
+	}
+	if i := waits(); i >= 0 {
+		w.fail(I4, "%s waits for pools since the API server went back, and nothing else happens", nodes[i].machine)
+	}
+	for _, p := range w.api.pools.list(simPool.stopped) {
+		w.stop(protocol.PoolName(p.Name), false)
 	}
 }
 
@@ -170,10 +211,12 @@ func (w *world) restorePools() {
 }
 
 // makeWay deletes the claims that keep a pool closed: one that is being deleted
-// waits for their leases, and so does one that was made again under its name.
+// waits for their leases, and so does one that was made again under its name. It deletes none of a
+// pool that is stopped.
 func (w *world) makeWay() {
 	for _, l := range w.api.leases.list(func(l protocol.Lease) bool { return len(l.Grants) > 0 }) {
-		if p, _ := w.api.readPool(l.Pool); p.Open && p.UID == l.PoolUID && !w.strayed(l) {
+		p, out := w.api.pools.read(string(l.Pool))
+		if out == protocol.Done && (p.Pool.Open || p.stopped() && !p.Deleting) && p.UID == l.PoolUID && !w.strayed(l) {
 			continue
 		}
 		for _, c := range w.api.claims.list(func(c simClaim) bool { return len(l.GrantsOf(c.UID)) > 0 }) {

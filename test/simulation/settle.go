@@ -51,6 +51,7 @@ func (w *world) settle() {
 		n.crash()
 	}
 	w.rest(nodes)
+	w.startAll(nodes)
 	w.quench(nodes)
 	if w.failure == nil && w.kind.fills {
 		w.fill(nodes)
