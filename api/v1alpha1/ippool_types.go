@@ -156,9 +156,10 @@ type IPPoolSpec struct {
 	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[^/]+(/[^/]+)?$')",message="is no name: write namespace/name of a definition, or a pool's name"
 	ShareWith []string `json:"shareWith,omitempty"`
 
-	// allocation says whether the pool gives addresses. Stopped, it gives none to
-	// anybody, its nodes give back what is free, and who has an address keeps it: for
-	// moving to another IPAM.
+	// allocation says whether the pool gives addresses. Stopped, its nodes give back
+	// what is free, and a pod keeps the address that it has, also with a new sandbox. No
+	// other pod gets one, not even of a claim, which keeps its addresses: another IPAM
+	// may have given them since. It is for moving to another IPAM.
 	// +optional
 	// +kubebuilder:default=Automatic
 	Allocation Allocation `json:"allocation,omitempty"`
@@ -185,7 +186,7 @@ type Allocation string
 const (
 	// AllocationAutomatic: whoever may use the pool gets addresses.
 	AllocationAutomatic Allocation = "Automatic"
-	// AllocationStopped: nobody gets an address that he has not.
+	// AllocationStopped: no pod gets an address that it does not have.
 	AllocationStopped Allocation = "Stopped"
 )
 
