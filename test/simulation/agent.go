@@ -162,10 +162,7 @@ func (n *simNode) stored() {
 		att := d.atts[k]
 		n.checkGiven(att, was)
 		n.w.logf("%s: records %v for %s of pod %s", n.machine, att.addrs, k.cid, att.pod.UID)
-		n.voided[k] = false
-		for _, x := range att.addrs {
-			n.voided[k] = n.voided[k] || n.w.excused[d.rights[att.under(x)].UID]
-		}
+		n.voided[k] = d.restsOn(att, func(r protocol.Right) bool { return n.w.excused[r.UID] })
 		for _, s := range n.sandboxes {
 			if s.key() == k && s.unread {
 				s.unread = false

@@ -196,7 +196,7 @@ func (c *simController) crash() {
 func (c *simController) act() {
 	w := c.w
 	if c.down {
-		if w.agentsBack() {
+		if w.everyAgent((*simNode).told) {
 			c.boot()
 		}
 		return
@@ -252,7 +252,7 @@ func (c *simController) act() {
 // a moment behind, if behind is true.
 func (c *simController) recover(nodes []*simNode, behind bool) {
 	if c.down {
-		if !c.w.agentsBack() {
+		if !c.w.everyAgent((*simNode).told) {
 			return
 		}
 		c.boot()

@@ -108,8 +108,7 @@ func (n *simNode) forgetDevices() {
 // of a lost store.
 func (n *simNode) forgetThawed() {
 	for _, r := range n.w.resources {
-		att := n.disk.atts[r.key()]
-		if r.node == n && slices.ContainsFunc(att.addrs, func(x attAddr) bool { return n.disk.rights[att.under(x)].Phase == protocol.Frozen }) {
+		if r.node == n && n.disk.restsOn(n.disk.atts[r.key()], frozen) {
 			r.has = nil
 		}
 	}

@@ -58,6 +58,14 @@ func (a attachment) under(x attAddr) string {
 	return x.lease
 }
 
+// restsOn reports whether an address of an attachment rests on a right that is so.
+func (d *simDisk) restsOn(a attachment, so func(protocol.Right) bool) bool {
+	return slices.ContainsFunc(a.addrs, func(x attAddr) bool { return so(d.rights[a.under(x)]) })
+}
+
+// frozen reports whether a right is of a lost store.
+func frozen(r protocol.Right) bool { return r.Phase == protocol.Frozen }
+
 func newDisk(store protocol.StoreID) *simDisk {
 	return &simDisk{store: store, rights: map[string]protocol.Right{}, atts: map[attKey]attachment{}}
 }

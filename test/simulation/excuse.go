@@ -1,9 +1,6 @@
 package simulation
 
 import (
-	"maps"
-	"slices"
-
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -13,17 +10,11 @@ func (w *world) excuse(uid protocol.UID) {
 	w.excused[uid] = true
 	for _, n := range w.nodes {
 		for k, a := range n.disk.atts {
-			for _, x := range a.addrs {
-				if uid == n.disk.rights[a.under(x)].UID {
-					n.voided[k] = true
-				}
-			}
+			n.voided[k] = n.voided[k] || n.disk.restsOn(a, func(r protocol.Right) bool { return r.UID == uid })
 		}
 		for _, s := range n.sandboxes {
-			for _, name := range slices.Sorted(maps.Keys(s.under)) {
-				if s.under[name] == uid || n.disk.rights[name].UID == uid {
-					s.void = true
-				}
+			for name, then := range s.under {
+				s.void = s.void || then == uid || n.disk.rights[name].UID == uid
 			}
 		}
 	}

@@ -137,7 +137,7 @@ func (n *simNode) act() {
 }
 
 func (n *simNode) restart() {
-	if n.apart = n.apart && (n.w.noPods() || n.w.unput()) && !n.w.calm; n.apart {
+	if n.apart = n.apart && (n.w.noPods() || !n.w.everyAgent((*simNode).putBack)) && !n.w.calm; n.apart {
 		return
 	}
 	if n.w.kind.losesStores && n.w.one(3) && !n.w.calm {

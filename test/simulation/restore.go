@@ -95,7 +95,10 @@ func (w *world) restore(b backup) {
 	for _, restore := range b.restore {
 		restore()
 	}
-	w.deregister(registered)
+	now := w.registeredStores()
+	for store := range registered { // where none is named any more it is as if a person had deleted its registration
+		w.unnamed[store] = w.unnamed[store] || !now[store]
+	}
 	w.restoreRacks()
 	for uid, t := range b.truth { // those of the other claims have gone with these
 		*w.truth[uid] = t
@@ -160,15 +163,6 @@ func storesOf(s protocol.Registration) []protocol.StoreID {
 	return all
 }
 
-// deregister notes which of the stores that were registered no registration names any more: it is
-// as if a person had deleted the registration.
-func (w *world) deregister(registered map[protocol.StoreID]bool) {
-	now := w.registeredStores()
-	for store := range registered {
-		w.unnamed[store] = w.unnamed[store] || !now[store]
-	}
-}
-
 // unsaid reports whether n holds something that the API server's data do not have since
 // they went back. Should its store be lost before it has put that back, nobody knows of it.
 func (n *simNode) unsaid() bool {
@@ -187,9 +181,7 @@ func (n *simNode) unsaid() bool {
 func (n *simNode) lossy() bool {
 	return n.w.kind.losesStores && !n.off && (n.meddled || slices.ContainsFunc(n.sandboxes, func(s *sandbox) bool {
 		att, known := n.disk.atts[s.key()]
-		return s.uses() && (s.unread || !known || slices.ContainsFunc(att.addrs, func(x attAddr) bool {
-			return n.disk.rights[att.under(x)].Phase == protocol.Frozen
-		}))
+		return s.uses() && (s.unread || !known || n.disk.restsOn(att, frozen))
 	}))
 }
 
@@ -225,9 +217,7 @@ func (n *simNode) disown(r protocol.Right, p protocol.Pool, out protocol.Outcome
 		return
 	}
 	for k, a := range n.disk.atts {
-		if slices.ContainsFunc(a.addrs, func(x attAddr) bool { return a.under(x) == r.Name }) {
-			n.disowned[k] = true
-		}
+		n.disowned[k] = n.disowned[k] || n.disk.restsOn(a, func(o protocol.Right) bool { return o.Name == r.Name })
 	}
 }
 
@@ -257,9 +247,9 @@ func (w *world) claimed(r protocol.Right) bool {
 	})
 }
 
-// agentsBack reports whether every machine that is on has an agent which is ready.
-func (w *world) agentsBack() bool {
-	return !slices.ContainsFunc(w.nodes, func(n *simNode) bool { return !n.off && (n.agent == nil || !n.told()) })
+// everyAgent reports whether every machine that is on has an agent, of which it is so.
+func (w *world) everyAgent(so func(*simNode) bool) bool {
+	return !slices.ContainsFunc(w.nodes, func(n *simNode) bool { return !n.off && (n.agent == nil || !so(n)) })
 }
 
 // told reports whether the agent has told the API server, since it started, what its node
@@ -272,13 +262,8 @@ func (n *simNode) told() bool {
 // noPods reports whether nobody is to start a pod: after a restore, until every machine
 // that is on has an agent that is ready.
 func (w *world) noPods() bool {
-	w.holding = w.holding && !w.agentsBack()
+	w.holding = w.holding && !w.everyAgent((*simNode).told)
 	return w.holding
-}
-
-// unput reports whether a machine that is on has yet to put back what it holds.
-func (w *world) unput() bool {
-	return slices.ContainsFunc(w.nodes, func(n *simNode) bool { return !n.off && (n.agent == nil || !n.putBack()) })
 }
 
 // putBack reports whether all that n holds has been said in its term.
