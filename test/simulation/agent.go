@@ -19,7 +19,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// simAgent is the process of the agent that ships: its scheduler, its store on the
+// simAgent is the process of the agent that ships: its [sched.Scheduler], its store on the
 // simulated disk, and its calls.
 type simAgent struct {
 	n     *simNode
@@ -215,28 +215,22 @@ func (n *simNode) recoverAgent() {
 	n.agent.goOn()
 }
 
-// traceLog writes what the agent logs to the trace.
+// traceLog is a [slog.Handler]: what the agent logs goes to the trace.
 type traceLog struct {
 	w   *world
 	who string
 }
 
-// Enabled implements [slog.Handler].
 func (t traceLog) Enabled(context.Context, slog.Level) bool { return t.w.tracing }
+func (t traceLog) WithAttrs([]slog.Attr) slog.Handler       { return t }
+func (t traceLog) WithGroup(string) slog.Handler            { return t }
 
-// Handle implements [slog.Handler].
 func (t traceLog) Handle(_ context.Context, r slog.Record) error {
 	text := ""
 	r.Attrs(func(a slog.Attr) bool { text += fmt.Sprintf(" %s=%v", a.Key, a.Value); return true })
 	t.w.logf("%s: log: %s%s", t.who, r.Message, text)
 	return nil
 }
-
-// WithAttrs implements [slog.Handler].
-func (t traceLog) WithAttrs([]slog.Attr) slog.Handler { return t }
-
-// WithGroup implements [slog.Handler].
-func (t traceLog) WithGroup(string) slog.Handler { return t }
 
 // makeDir makes the directory of the nodes' journals.
 func (w *world) makeDir() {

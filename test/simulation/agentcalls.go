@@ -329,7 +329,7 @@ func (c agentCalls) Follow(ctx context.Context, name protocol.PoolName, changed 
 }
 
 func (c agentCalls) Pod(ctx context.Context, namespace, name string, uid protocol.UID) (agent.Pod, protocol.Outcome, error) {
-	if p, ok := c.n.w.podObject(c.n, name); ok && p.ref.UID == uid {
+	if p := c.n.w.podObject(c.n, name); p != nil && p.ref.UID == uid {
 		return p.seen(), protocol.Done, nil
 	}
 	return c.ReadPod(ctx, namespace, name)
@@ -337,8 +337,8 @@ func (c agentCalls) Pod(ctx context.Context, namespace, name string, uid protoco
 
 func (c agentCalls) ReadPod(ctx context.Context, _, name string) (agent.Pod, protocol.Outcome, error) {
 	return agentCall(ctx, c, "read of pod "+name, false, func() (agent.Pod, protocol.Outcome) {
-		p, ok := c.n.w.podObject(c.n, name)
-		if !ok {
+		p := c.n.w.podObject(c.n, name)
+		if p == nil {
 			return agent.Pod{}, protocol.NotFound
 		}
 		return p.seen(), protocol.Done

@@ -142,7 +142,6 @@ func (c liveCalls) AnswerSubLease(_ context.Context, answer protocol.SubLease) (
 	})
 }
 
-// TellLabels implements [nodelabels.Teller].
 func (c liveCalls) TellLabels(_ context.Context, m protocol.Meta, labels string) (protocol.Outcome, error) {
 	return c.write(c.w.text("labels %s for %s", labels, m.Name), func() protocol.Outcome {
 		_, out := c.w.api.regs.update(protocol.Meta{Name: m.Name, UID: m.UID}, func(to *protocol.Registration) { to.Labels = labels })

@@ -54,10 +54,9 @@ func (w *world) giveResource(p *simPod) bool {
 	if !own {
 		name = fmt.Sprintf("nic-%d", w.rng.IntN(2))
 	}
-	i := slices.IndexFunc(w.resources, func(r *resource) bool { return r.name == name })
-	if i < 0 {
-		i = len(w.resources)
-		r := &resource{name: name, uid: "rc-" + p.ref.UID, own: own, network: string(poolName)}
+	r := firstOf(w.resources, func(r *resource) bool { return r.name == name })
+	if r == nil {
+		r = &resource{name: name, uid: "rc-" + p.ref.UID, own: own, network: string(poolName)}
 		if w.kind.uses && own && w.one(3) && w.claimPod(p) {
 			r.network, _ = w.networkOf(p.claim)
 			r.claim = p.claim
@@ -65,10 +64,9 @@ func (w *world) giveResource(p *simPod) bool {
 			r.exact, _ = pickOf(w, w.addresses())
 		}
 		w.resources = append(w.resources, r)
-	} else if w.resources[i].pod.there {
+	} else if r.pod.there {
 		return false
 	}
-	r := w.resources[i]
 	r.pod, r.node, r.device, r.has = p, p.node, fmt.Sprintf("eth%d", w.rng.IntN(2)), nil
 	r.status = nil
 	p.resource, p.exact = r, r.exact
@@ -244,14 +242,12 @@ func (n *simNode) deviceWork() {
 	}
 }
 
-// FindResourceClaim implements [dranet.Cluster].
 func (c agentCalls) FindResourceClaim(ctx context.Context, uid protocol.UID) (agent.Device, error) {
 	d, _, err := agentCall(ctx, c, "search for ResourceClaim "+string(uid), false, func() (d agent.Device, out protocol.Outcome) {
-		i := slices.IndexFunc(c.n.w.resources, func(r *resource) bool { return r.uid == uid && r.node == c.n && r.pod.there })
-		if i < 0 {
+		r := firstOf(c.n.w.resources, func(r *resource) bool { return r.uid == uid && r.node == c.n && r.pod.there })
+		if r == nil {
 			return d, protocol.NotFound
 		}
-		r := c.n.w.resources[i]
 		return agent.Device{Claim: protocol.ResourceClaimRef{Namespace: "ns", Name: r.name, UID: uid}, Pod: r.pod.ref, IPAMClaim: r.claim}, protocol.Done
 	})
 	return d, err
@@ -262,14 +258,12 @@ func (agentCalls) Definition(_ context.Context, _, name, _ string) (config, why 
 	return configOf(name, ""), "", nil
 }
 
-// ReadDevices implements [agent.ResourceClaims].
 func (c agentCalls) ReadDevices(ctx context.Context, node protocol.NodeName, _, name string) (protocol.ClaimedDevices, protocol.Outcome, error) {
 	return agentCall(ctx, c, "read of ResourceClaim "+name, false, func() (protocol.ClaimedDevices, protocol.Outcome) {
-		i := slices.IndexFunc(c.n.w.resources, func(r *resource) bool { return r.name == name })
-		if i < 0 {
+		r := firstOf(c.n.w.resources, func(r *resource) bool { return r.name == name })
+		if r == nil {
 			return protocol.ClaimedDevices{}, protocol.NotFound
 		}
-		r := c.n.w.resources[i]
 		d := protocol.ClaimedDevices{UID: r.uid, Profile: true}
 		if r.node != nil && r.node.name == node {
 			d.Devices = []string{r.device}

@@ -134,13 +134,12 @@ func (n *simNode) powerOff() {
 	n.endGuests()
 }
 
-// drive is a node's disk as the store uses it.
+// drive is a node's [disk.Disk] as the store uses it.
 type drive struct {
 	*disk.Memory
 	n *simNode
 }
 
-// Begin implements [disk.Disk].
 func (d drive) Begin(writable bool) (disk.Tx, error) {
 	tx, err := d.Memory.Begin(writable)
 	return driveTx{tx, d.n, d.Memory}, err
@@ -152,7 +151,6 @@ type driveTx struct {
 	m *disk.Memory
 }
 
-// Full implements [disk.Tx].
 func (tx driveTx) Full() error {
 	if tx.n.full {
 		return syscall.ENOSPC
@@ -163,7 +161,6 @@ func (tx driveTx) Full() error {
 // errPower is what a commit ends with during which the power fails. Nobody hears of it.
 var errPower = errors.New("the power has failed")
 
-// Commit implements [disk.Tx].
 func (tx driveTx) Commit() error {
 	n, w := tx.n, tx.n.w
 	if a := n.agent; a != nil {
@@ -180,10 +177,9 @@ func (tx driveTx) Commit() error {
 	return tx.Tx.Commit()
 }
 
-// runFile is the counter in /run: it survives the process, and no boot.
+// runFile is the [store.Witness], the counter in /run: it survives the process, and no boot.
 type runFile struct{ line []byte }
 
-// Read implements [store.Witness].
 func (r *runFile) Read() ([]byte, error) {
 	if r.line == nil {
 		return nil, fmt.Errorf("counter: %w", fs.ErrNotExist)
@@ -191,16 +187,12 @@ func (r *runFile) Read() ([]byte, error) {
 	return r.line, nil
 }
 
-// Write implements [store.Witness].
 func (r *runFile) Write(line []byte) error {
 	r.line = append([]byte{}, line...)
 	return nil
 }
 
-// Close implements [store.Witness].
-func (*runFile) Close() error { return nil }
-
-// String implements [store.Witness].
+func (*runFile) Close() error   { return nil }
 func (*runFile) String() string { return "the counter in /run" }
 
 // forgetWitness empties /run.

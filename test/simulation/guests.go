@@ -36,11 +36,7 @@ func (g *guest) String() string {
 
 // guestOf returns the sandbox that p has by the other IPAM, if any.
 func (n *simNode) guestOf(p *simPod) *guest {
-	i := slices.IndexFunc(n.guests, func(g *guest) bool { return g.pod == p && !g.ending })
-	if i < 0 {
-		return nil
-	}
-	return n.guests[i]
+	return firstOf(n.guests, func(g *guest) bool { return g.pod == p && !g.ending })
 }
 
 // settled puts a sandbox there that has had its address for long.

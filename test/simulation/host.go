@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 )
 
-// simHost is what the agent sees of its host.
+// simHost is what the agent sees of its host: [agent.Host] and [sightings.Host].
 type simHost struct{ n *simNode }
 
 func netnsPath(cid string) string { return "/var/run/netns/" + cid }
@@ -23,15 +23,12 @@ func (h simHost) Gone(a store.Attachment) bool {
 	return h.n.w.fault == "M31" || !h.There(netnsPath(a.ContainerID))
 }
 
-// There implements [sightings.Host].
 func (h simHost) There(netns string) bool {
 	return slices.ContainsFunc(h.n.namespaces(), func(cid string) bool { return netnsPath(cid) == netns })
 }
 
-// HostLocal implements [sightings.Host].
 func (simHost) HostLocal(string, string) ([]sightings.HostLocalFile, error) { return nil, nil }
 
-// Netns implements agent.Host.
 func (h simHost) Netns() (all []store.Netns, _ error) {
 	for _, cid := range h.n.namespaces() {
 		all = append(all, store.Netns{Path: netnsPath(cid), ID: cid})
@@ -54,7 +51,6 @@ func (n *simNode) namespaces() (cids []string) {
 	return cids
 }
 
-// Cached implements [sightings.Host].
 func (h simHost) Cached() (all []cniresults.Entry, _ []*cniresults.FileError, _ error) {
 	for _, s := range h.n.sandboxes {
 		if s.hasDevice() && s.uses() { // of its pod's own network, which is another IPAM's

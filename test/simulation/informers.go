@@ -43,7 +43,7 @@ func (c *simController) relist(start bool) {
 	}
 }
 
-// simQueue is a reconciler and its work, of which its watches tell.
+// simQueue is a reconciler and its [trigger.Queue], of which its watches tell.
 type simQueue struct {
 	trigger.Queue
 	c       *simController
@@ -52,10 +52,7 @@ type simQueue struct {
 	watches []trigger.Watch
 }
 
-// Add implements [trigger.Queue].
-func (q simQueue) Add(r reconcile.Request) { q.c.soon(task{q.kind, r.Name}, 0) }
-
-// AddAfter implements [trigger.Queue].
+func (q simQueue) Add(r reconcile.Request)                       { q.c.soon(task{q.kind, r.Name}, 0) }
 func (q simQueue) AddAfter(r reconcile.Request, d time.Duration) { q.c.soon(task{q.kind, r.Name}, d) }
 
 // hear has the watches hear of an object that was so, and is so now; nil: it was not there, or is

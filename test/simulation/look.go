@@ -139,10 +139,9 @@ func (c *simController) definitions(into *nad.NetworkAttachmentDefinitionList) {
 	}
 }
 
-// liveLooks are the calls of a look.
+// liveLooks are the calls of a look: [looker.Live].
 type liveLooks struct{ liveCalls }
 
-// BoundPods implements [looker.Live].
 func (c liveLooks) BoundPods(_ context.Context, see func(*corev1.Pod)) error {
 	all, _, err := call(c.simController, "list of pods", false, func() (all []*corev1.Pod, _ protocol.Outcome) {
 		for _, p := range c.w.all {
@@ -204,7 +203,6 @@ func (p *simPod) selects(network string) string {
 	return string(text)
 }
 
-// WhereaboutsPools implements [looker.Live].
 func (c liveLooks) WhereaboutsPools(_ context.Context, see func(*unstructured.Unstructured)) (served bool, err error) {
 	o, _, err := call(c.simController, "read of the other IPAM's objects", false, func() (*unstructured.Unstructured, protocol.Outcome) {
 		allocations := map[string]any{}
@@ -227,15 +225,12 @@ func (c liveLooks) WhereaboutsReservations(context.Context, func(*unstructured.U
 	return true, nil
 }
 
-// FencePolicy implements [looker.Live].
 func (c liveLooks) FencePolicy(context.Context) (there bool, err error) { return true, nil }
 
-// SubLeases implements [looker.Live].
 func (c liveLooks) SubLeases(context.Context) ([]protocol.SubLease, error) {
 	return listOf(c.liveCalls, "list of sub-leases", c.w.api.subs, nil)
 }
 
-// AskNode implements [looker.Live].
 func (c liveLooks) AskNode(_ context.Context, m protocol.Meta, look string) (protocol.Outcome, error) {
 	return c.write("question to "+m.Name, func() protocol.Outcome {
 		_, out := c.w.api.regs.update(protocol.Meta{Name: m.Name, UID: m.UID}, func(s *protocol.Registration) { s.Query = look })

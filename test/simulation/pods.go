@@ -3,7 +3,6 @@ package simulation
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -150,19 +149,10 @@ func (w *world) addresses() []netip.Addr {
 
 // live is the sandbox of p that is there, if any.
 func (n *simNode) live(p *simPod) *sandbox {
-	for _, s := range n.sandboxes {
-		if s.pod == p && !s.ending {
-			return s
-		}
-	}
-	return nil
+	return firstOf(n.sandboxes, func(s *sandbox) bool { return s.pod == p && !s.ending })
 }
 
 // podObject returns the pod of that name on a node, if its object is there.
-func (w *world) podObject(n *simNode, name string) (*simPod, bool) {
-	i := slices.IndexFunc(w.all, func(p *simPod) bool { return p.there && p.ref.Name == name && p.node == n })
-	if i < 0 {
-		return nil, false
-	}
-	return w.all[i], true
+func (w *world) podObject(n *simNode, name string) *simPod {
+	return firstOf(w.all, func(p *simPod) bool { return p.there && p.ref.Name == name && p.node == n })
 }

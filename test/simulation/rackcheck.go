@@ -115,11 +115,10 @@ func there(l poolspec.NodeLabels) map[string]string {
 // it began. What the pod's interface had before it may keep, also where the store has been lost
 // since, and the status of the device's ResourceClaim tells it.
 func (n *simNode) checkGiven(att attachment, was *simDisk) {
-	i := slices.IndexFunc(n.sandboxes, func(s *sandbox) bool { return s.key() == att.key && s.adding })
-	if n.w.racks == nil || i < 0 {
+	s := firstOf(n.sandboxes, func(s *sandbox) bool { return s.key() == att.key && s.adding })
+	if n.w.racks == nil || s == nil {
 		return
 	}
-	s := n.sandboxes[i]
 	for _, x := range att.addrs {
 		had := was.some(func(o attachment) bool { return o.pod.UID == att.pod.UID && o.has(x.addr) }) ||
 			s.hasDevice() && slices.Contains(s.pod.resource.status, netip.PrefixFrom(x.addr, n.w.length(x.addr)))

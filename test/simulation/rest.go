@@ -3,7 +3,6 @@ package simulation
 import (
 	"maps"
 	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -96,6 +95,6 @@ func (d *simDisk) some(is func(attachment) bool) bool {
 
 // asksByName reports whether a pod asks for its address by name.
 func (w *world) asksByName(uid protocol.UID) bool {
-	i := slices.IndexFunc(w.all, func(p *simPod) bool { return p.ref.UID == uid })
-	return i < 0 || w.all[i].exact.IsValid()
+	p := firstOf(w.all, func(p *simPod) bool { return p.ref.UID == uid })
+	return p == nil || p.exact.IsValid()
 }

@@ -16,13 +16,10 @@ type simTimer struct {
 	end func()
 }
 
-// Now implements [sched.Scheduler].
 func (a *simAgent) Now() protocol.Instant { return a.n.now() }
 
-// Uint64N implements [sched.Scheduler].
 func (a *simAgent) Uint64N(n uint64) uint64 { return a.n.w.rng.uint64N(n) }
 
-// Go implements [sched.Scheduler].
 func (a *simAgent) Go(f func()) {
 	w := a.n.w
 	a.routines = append(a.routines, &routine{ready: func() bool { return true }, on: w.coroutine(f, func(why any) {
@@ -34,7 +31,6 @@ func (a *simAgent) Go(f func()) {
 	})})
 }
 
-// Wait implements [sched.Scheduler].
 func (a *simAgent) Wait(ctx context.Context, d time.Duration, events ...<-chan struct{}) int {
 	w := a.n.w
 	deadline := w.now + d
@@ -72,7 +68,6 @@ func come(c <-chan struct{}) bool {
 	}
 }
 
-// WithTimeout implements [sched.Scheduler].
 func (a *simAgent) WithTimeout(ctx context.Context, d time.Duration, cause error) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	t := &simTimer{at: a.n.w.now + d, end: func() { cancel(cause) }}

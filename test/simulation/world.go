@@ -166,6 +166,14 @@ func pickOf[T any](w *world, from []T) (T, bool) {
 	return from[w.rng.IntN(len(from))], true
 }
 
+// firstOf returns the first of all that is so, nil if none is.
+func firstOf[T any](all []*T, so func(*T) bool) *T {
+	if i := slices.IndexFunc(all, so); i >= 0 {
+		return all[i]
+	}
+	return nil
+}
+
 func (w *world) logf(format string, args ...any) {
 	if w.tracing {
 		w.trace = append(w.trace, fmt.Sprintf("%10.3fs ", (w.now-24*time.Hour).Seconds())+fmt.Sprintf(format, args...))
