@@ -115,8 +115,7 @@ func (c liveCalls) ReadSubLease(_ context.Context, name string) (protocol.SubLea
 	return call(c.simController, "read of use "+name, false, func() (protocol.SubLease, protocol.Outcome) { return c.w.api.subs.read(name) })
 }
 
-// UpdateSubLease implements [requests.SubLeases]: it changes what identifies the
-// holder, and never the answer.
+// UpdateSubLease changes what identifies the holder, and never the answer.
 func (c liveCalls) UpdateSubLease(_ context.Context, old, next protocol.SubLease) (protocol.SubLease, protocol.Outcome, error) {
 	return call(c.simController, "update of "+old.Name, true, func() (protocol.SubLease, protocol.Outcome) {
 		return c.w.api.subs.update(old.Meta, func(s *protocol.SubLease) {
@@ -127,8 +126,7 @@ func (c liveCalls) UpdateSubLease(_ context.Context, old, next protocol.SubLease
 	})
 }
 
-// AnswerSubLease implements [requests.SubLeases]: the answer alone, which is
-// written once.
+// AnswerSubLease writes the answer alone, and that once.
 func (c liveCalls) AnswerSubLease(_ context.Context, answer protocol.SubLease) (protocol.Outcome, error) {
 	return c.write("answer to "+answer.Name, func() protocol.Outcome {
 		if s, out := c.w.api.subs.read(answer.Name); out == protocol.Done && s.Answered() && c.w.fault != "M53" {
@@ -228,10 +226,9 @@ func (g granter) Ask(a grants.Ask) grants.Answer {
 
 // forger is M63: the pod to whose status somebody has written an address that another has.
 func (c *simController) forger(a netip.Addr, found protocol.Grantee) protocol.Grantee {
-	for _, p := range c.w.all {
-		if p.forged == a {
-			return protocol.Grantee{Kind: protocol.GranteePod, UID: p.ref.UID, Namespace: p.ref.Namespace, Name: p.ref.Name, Node: p.node.name}
-		}
+	p := firstOf(c.w.all, func(p *simPod) bool { return p.forged == a })
+	if p == nil {
+		return found
 	}
-	return found
+	return protocol.Grantee{Kind: protocol.GranteePod, UID: p.ref.UID, Namespace: p.ref.Namespace, Name: p.ref.Name, Node: p.node.name}
 }

@@ -184,22 +184,15 @@ func (w *world) checkClaims() {
 		if t.meddled { // what a pod has of it, checkSandboxes looks after
 			continue
 		}
-		w.checkHas(c.UID, t, granted)
 		for _, a := range t.shown {
+			if g, ok := granted[a]; !ok || g.To.UID != c.UID {
+				w.fail(I3, "claim %s (%s) has lost %v: granted to %q", t.name, c.UID, a, g.To.UID)
+			}
 			owners[a] = c.UID
 		}
 	}
 	for a, uid := range owners {
 		w.checkOthers(a, uid)
-	}
-}
-
-// checkHas holds that what a claim's status has shown is granted to it.
-func (w *world) checkHas(uid protocol.UID, t *tenure, granted map[netip.Addr]protocol.Grant) {
-	for _, a := range t.shown {
-		if g, ok := granted[a]; !ok || g.To.UID != uid {
-			w.fail(I3, "claim %s (%s) has lost %v: granted to %q", t.name, uid, a, g.To.UID)
-		}
 	}
 }
 

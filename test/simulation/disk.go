@@ -202,13 +202,6 @@ func (n *simNode) forgetWitness() {
 	}
 }
 
-// saveImage takes a backup of the disk.
-func (n *simNode) saveImage() {
-	if n.memory != nil {
-		n.backup = n.memory.Clone()
-	}
-}
-
 // meddle puts an image of the disk back, as people and hypervisors do, or the disk is lost. The
 // agent does not run.
 func (n *simNode) meddle() {

@@ -95,7 +95,7 @@ var bugs = []Bug{
 	{"M43", "a fencing write that changes nothing", 30000, 5707, []Invariant{I1}, withSlowWrites},
 	{"M44", "serve after another boot without a registration", 500, 373, []Invariant{I1}, nil},
 	{"M45", "ignore the term", 100, 19, []Invariant{I1}, nil},
-	{"M46", "change the block size without closing", 600, 134, []Invariant{I1}, nil},
+	{"M46", "change the block size without closing", 600, 176, []Invariant{I1}, nil},
 	{"M47", "siblings by their controller alone", 10000, 1648, []Invariant{I1}, withUses},
 	{"M48", "take another machine's leases", 8000, 326, []Invariant{I1}, withTwins},
 	{"M49", "give frozen rights back", 6000, 2, []Invariant{I1, I3}, withLostStores},
@@ -121,7 +121,7 @@ var bugs = []Bug{
 	{"M69", "lease another subnet when the node's own is full", 200, 3, []Invariant{Subnet}, withPerNode},
 	{"M70", "give a node's subnet back when it is idle", 200, 34, []Invariant{Subnet}, withPerNode},
 	{"M71", "free a ResourceClaim's address while its pod's sandbox is there", 1000, 264, []Invariant{I2}, withDevices},
-	{"M72", "keep a device's address until its ResourceClaim is gone", 1000, 15, []Invariant{I4, I5}, withDevices},
+	{"M72", "keep a device's address until its ResourceClaim is gone", 1000, 197, []Invariant{I4, I5}, withDevices},
 	{"M73", "change a pool's labels that were published to its readers", 20000, 2889, []Invariant{I4, I5}, withRacks},
 	{"M74", "begin no epoch for a pool that has waited, and stays stopped", 1000, 117, []Invariant{I4}, withStops},
 }

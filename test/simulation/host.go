@@ -52,15 +52,18 @@ func (n *simNode) namespaces() (cids []string) {
 }
 
 func (h simHost) Cached() (all []cniresults.Entry, _ []*cniresults.FileError, _ error) {
+	entry := func(network, cid, ifName string, p *simPod) cniresults.Entry {
+		return cniresults.Entry{Network: network, ContainerID: cid, IfName: ifName, Netns: netnsPath(cid), Args: podArgs(p), Written: h.n.now().Wall}
+	}
 	for _, s := range h.n.sandboxes {
 		if s.hasDevice() && s.uses() { // of its pod's own network, which is another IPAM's
-			all = append(all, cniresults.Entry{Network: "own", ContainerID: s.cid, IfName: "eth0", Netns: netnsPath(s.cid), Args: podArgs(s.pod), Written: h.n.now().Wall})
+			all = append(all, entry("own", s.cid, "eth0", s.pod))
 		}
 		if !s.uses() || s.unwritten || s.hasDevice() {
 			continue
 		}
 		network, config := s.network()
-		e := cniresults.Entry{Network: network, ContainerID: s.cid, IfName: "net1", Netns: netnsPath(s.cid), Args: podArgs(s.pod), Written: h.n.now().Wall}
+		e := entry(network, s.cid, "net1", s.pod)
 		e.IPAM = append(e.IPAM, []byte(config))
 		for _, x := range s.addrs {
 			e.IPs = append(e.IPs, cniresults.IP{Address: netip.PrefixFrom(x, h.n.w.length(x))})
@@ -69,10 +72,10 @@ func (h simHost) Cached() (all []cniresults.Entry, _ []*cniresults.FileError, _ 
 	}
 	for _, g := range h.n.guests {
 		if g.netns && g.cached {
-			all = append(all, cniresults.Entry{
-				Network: oldNetwork, ContainerID: g.cid, IfName: "net1", Netns: netnsPath(g.cid), Args: podArgs(g.pod), Written: h.n.now().Wall,
-				IPAM: []json.RawMessage{json.RawMessage(h.n.w.definition(oldNetwork, false))}, IPs: []cniresults.IP{{Address: netip.PrefixFrom(g.addr, 24)}},
-			})
+			e := entry(oldNetwork, g.cid, "net1", g.pod)
+			e.IPAM = []json.RawMessage{json.RawMessage(h.n.w.definition(oldNetwork, false))}
+			e.IPs = []cniresults.IP{{Address: netip.PrefixFrom(g.addr, 24)}}
+			all = append(all, e)
 		}
 	}
 	return all, nil, nil

@@ -38,7 +38,7 @@ func (c *simController) newLooker() {
 		Notify: func(pool protocol.PoolName) { c.soon(task{lookAtPool, string(pool)}, 0) }, Calls: 1,
 		Metrics: lookMetrics, Log: c.ofPools.Log, Now: c.now,
 	}
-	c.ofPools.Foreign = c.look
+	c.ofPools.Foreign = c.look.Looker
 }
 
 // cachedRegistrations are the registrations as the controller's informer has them.

@@ -112,8 +112,8 @@ func (n *simNode) crash() {
 
 // act does one thing on the node, or to it.
 func (n *simNode) act() {
-	if n.w.kind.losesStores && n.w.one(30) {
-		n.saveImage()
+	if n.w.kind.losesStores && n.w.one(30) && n.memory != nil {
+		n.backup = n.memory.Clone()
 	}
 	switch w := n.w; {
 	case w.one(w.trouble):

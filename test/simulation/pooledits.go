@@ -140,18 +140,11 @@ func (w *world) startAll(nodes []*simNode) {
 	if !w.kind.stops {
 		return
 	}
-	waits := func() int {
-		return slices.IndexFunc(nodes, func(n *simNode) bool { return n.disk.history.Restored != nil })
+	waits := func() *simNode {
+		return firstOf(nodes, func(n *simNode) bool { return n.disk.history.Restored != nil })
 	}
-	for range restRounds {
-		if w.failure != nil || waits() < 0 {
-			break
-		}
-		w.rng.begin()
-		w.round(nodes)
-	}
-	if i := waits(); i >= 0 {
-		w.fail(I4, "%s waits for pools since the API server went back, and nothing else happens", nodes[i].machine)
+	if !w.until(nodes, restRounds, func() bool { return waits() == nil }) {
+		w.fail(I4, "%s waits for pools since the API server went back, and nothing else happens", waits().machine)
 	}
 	for _, p := range w.api.pools.list(simPool.stopped) {
 		w.stop(protocol.PoolName(p.Name), false)
