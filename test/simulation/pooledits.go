@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"fmt"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -134,17 +135,24 @@ func (w *world) stop(name protocol.PoolName, stop bool) {
 
 func (p simPool) stopped() bool { return p.obj.Spec.Allocation == v1alpha1.AllocationStopped }
 
-// startAll holds that no node waits for a pool that stays stopped after a restore, and starts all
-// pools then.
+// startAll holds that no stopped pool has nodes wait after a restore, once F has passed, which may
+// be 40 minutes, and starts all pools then.
 func (w *world) startAll(nodes []*simNode) {
 	if !w.kind.stops {
 		return
 	}
-	waits := func() *simNode {
-		return firstOf(nodes, func(n *simNode) bool { return n.disk.history.Restored != nil })
+	why := func() string {
+		for _, p := range w.api.pools.list(simPool.stopped) {
+			for _, n := range nodes {
+				if r := n.disk.history.Restored; r != nil && !p.Deleting && !r.EndedFor(p.Pool.Epoch) {
+					return fmt.Sprintf("since the API server went back %s waits for pool %s, which is stopped, and nothing else happens", n.machine, p.Name)
+				}
+			}
+		}
+		return ""
 	}
-	if !w.until(nodes, restRounds, func() bool { return waits() == nil }) {
-		w.fail(I4, "%s waits for pools since the API server went back, and nothing else happens", waits().machine)
+	if !w.until(nodes, settleRounds, func() bool { return why() == "" }) {
+		w.fail(I4, "%s", why())
 	}
 	for _, p := range w.api.pools.list(simPool.stopped) {
 		w.stop(protocol.PoolName(p.Name), false)
