@@ -9,9 +9,10 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// settleRounds is how many minutes everybody has to come to rest: longer than an
-// hour, so that the hourly list runs at least once more.
-const settleRounds = 90
+// settleRounds is how many minutes everybody has to come to rest: longer than the longest F, for
+// which a pool may wait after a restore, and then an hour, so that the hourly list runs at least
+// once more.
+const settleRounds = 120
 
 // settle ends the faults, lets everybody do what there is to do, ends all use, and
 // holds that every node serves, every record is forgotten and every object gone.
