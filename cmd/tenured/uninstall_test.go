@@ -25,7 +25,7 @@ func installed(t *testing.T) (dir string, flags []string) {
 		"bin/tenure": "1", "bin/tenure-attach": "1", "bin/.tenure.new": "half", "bin/bridge": "1",
 		"conf/00-tenure.conflist": `{"plugins": [{"type": "tenure-attach"}]}`, "conf/10-pods.conflist": "{}",
 		"conf/00-tenure.conflist.cilium_bak": `{"plugins": [{"type": "tenure-attach"}]}`,
-		"state/journal/x.del":                "1", "state/agent/history/0000000001.jsonl": "{}", "state/local/jobs.db": "1", "run/agent.sock.lock": "1", "run/docker.sock": "1", "state/mysql/db": "1",
+		"state/journal/x.del":                "1", "state/agent/history/0000000001.jsonl": "{}", "state/local/jobs.db": "1", "run/agent.sock.lock": "1", "run/dra/dranet.sock": "1", "run/docker.sock": "1", "state/mysql/db": "1",
 		"cni/tenure-attach/default": "{}", "cni/networks/pods/10.0.0.1": "1",
 	} {
 		path := filepath.Join(dir, name)
@@ -111,6 +111,9 @@ func TestUninstall(t *testing.T) {
 		}
 		if left := strings.Join(files(t, dir), " "); left != others {
 			t.Errorf("left are %s; want what is others', %s", left, others)
+		}
+		if exists(filepath.Join(dir, "run/dra")) {
+			t.Error("the directory of DRANET's socket is left")
 		}
 	}
 }
