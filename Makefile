@@ -336,9 +336,11 @@ scale: root sizes rig ## Run clusters of NODES agents on a real API server, and 
 	TENURE_SCALE_NODES=$(NODES) TENURE_SCALE_PODS=$(PODS) TENURE_SCALE_IDLE=60s TENURE_SCALE_LEASES=30000 go test -count=1 -v -timeout 3h $(ARGS) ./test/scale
 
 .PHONY: proof
-proof: ## What takes long or measures, some four hours, to the end whatever fails, and a table of its parts
-	@test/parts proof-release proof-simulate soak fuzz proof-integration proof-race proof-scale proof-e2e test-upgrade \
-		$(addprefix proof-kube-,$(notdir $(wildcard test/rig/kube/*))) proof-ipv6 proof-dual
+proof: tools ## What takes long or measures, some two and a half hours, to the end whatever fails, and a table of its parts
+	@# What only computes runs beside the rest, which waits much.
+	@test/parts soak proof-integration proof-race proof-scale proof-e2e test-upgrade \
+		$(addprefix proof-kube-,$(notdir $(wildcard test/rig/kube/*))) proof-ipv6 proof-dual \
+		beside proof-simulate fuzz proof-release
 
 # The parts of proof that have no target of their own: the tests that begin with proof.Only, the
 # tests of controller and agents with the race detector, the specs of e2e that make e2e leaves out,
