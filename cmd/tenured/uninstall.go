@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -190,8 +189,8 @@ func (n node) removeState(out io.Writer) error {
 		patterns = append(patterns, filepath.Join(n.Agent.JournalDir, name))
 	}
 	// The manifests put DRANET's socket there. Agents that serve it no more leave the directory.
-	dra := cmp.Or(n.DRASocket, filepath.Join(filepath.Dir(n.Socket), "dra", "dranet.sock"))
-	patterns = append(patterns, dra)
+	dra := filepath.Join(filepath.Dir(n.Socket), "dra")
+	patterns = append(patterns, n.DRASocket, filepath.Join(dra, "dranet.sock"))
 	for _, suffix := range []string{".json", ".json.new", ".shown"} {
 		patterns = append(patterns, filepath.Join(n.Reports, strings.Repeat("[0-9a-f]", 32)+suffix))
 	}
@@ -207,7 +206,7 @@ func (n node) removeState(out io.Writer) error {
 			}
 		}
 	}
-	for _, dir := range []string{n.Agent.JournalDir, n.Reports, n.History, filepath.Dir(n.Store), filepath.Dir(dra)} {
+	for _, dir := range []string{n.Agent.JournalDir, n.Reports, n.History, filepath.Dir(n.Store), dra} {
 		_ = os.Remove(dir) // it stays where something is in it, or something is mounted on it
 	}
 	return nil
