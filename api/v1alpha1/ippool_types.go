@@ -159,7 +159,7 @@ type IPPoolSpec struct {
 	// allocation says whether the pool gives addresses. Stopped, its nodes give back
 	// what is free, and a pod keeps the address that it has, also with a new sandbox. No
 	// other pod gets one, not even of a claim, which keeps its addresses: another IPAM
-	// may have given them since. It is for moving to another IPAM.
+	// may have given them since. Stopped is for moving to another IPAM.
 	// +optional
 	// +kubebuilder:default=Automatic
 	Allocation Allocation `json:"allocation,omitempty"`

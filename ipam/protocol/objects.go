@@ -275,8 +275,8 @@ type Pool struct {
 	// Open says that blocks may be leased.
 	Open bool
 	// Epoch is the later of the pool's status.opening and status.waited; while it has neither, it
-	// is when the pool was made. Each time that the pool is opened, or has waited after a restore
-	// and stays closed, it is another text, greater than those before.
+	// is when the pool was made. The first opening may keep that. Each later one has another text,
+	// greater than those before, and so has each wait after which the pool stays closed.
 	Epoch string
 	// Generation is that of the spec, 0 where it is not known. Edited says that the controller
 	// has not accepted this one yet: what is new of it may still be leased of another pool.

@@ -220,7 +220,7 @@ const epochForm = "2006-01-02T15:04:05.000000000Z"
 // IsEpoch reports whether a controller may have written a word as an epoch.
 func IsEpoch(word string) bool {
 	t, err := time.Parse(epochForm, word)
-	return err == nil && t.Format(epochForm) == word // Parse takes an hour of one digit, too
+	return err == nil && t.Format(epochForm) == word // Parse takes more, such as an hour of one digit
 }
 
 // EpochAfter returns the epoch of a pool that is opened at now. It is greater than every epoch

@@ -176,9 +176,6 @@ func (bs *blocks) handBack(ctx context.Context, r protocol.Right) {
 		bs.rights.letGo(ctx, r)
 		return
 	}
-	if r.Unconfirmed(bs.reg.term()) && bs.pools.isShutFor(r) { // it would be written to no end
-		return
-	}
 	// A lease that was given away on disk serves nobody until the API server has
 	// heard of it: while that is away, it is better kept. And what was published
 	// since has moved its revision, at which the delete must be.

@@ -120,11 +120,12 @@ func (ps *pools) waitsForPool(r protocol.Right) bool {
 	return ps.rightUnderRestore(r) != nil || r.Kind == protocol.RightLease && ps.isShutFor(r)
 }
 
-// isShutFor reports whether the pool of a lease is closed, or cannot be read, and the lease waits
-// for nothing else. A pool that is deleted, or has other blocks, waits itself for the lease to go.
+// isShutFor reports whether the pool of a lease that had vanished is closed, or cannot be read, and
+// the lease waits for nothing else. A pool that is deleted, or has other blocks, waits itself for
+// the lease to go. A lease that was confirmed in an earlier term needs a write, and no pool.
 func (ps *pools) isShutFor(r protocol.Right) bool {
 	p := ps.entry(r.Pool)
-	if p == nil || r.Deleting {
+	if p == nil || r.Deleting || r.Term != 0 {
 		return false
 	}
 	known, absent, _ := p.now()

@@ -152,7 +152,8 @@ func TestWaitsForAClosedPool(t *testing.T) {
 		change  func(*Pool)
 		absent  bool
 		refused string
-		going   bool // the lease is being deleted, and somebody's finalizer keeps it
+		going   bool  // the lease is being deleted, and somebody's finalizer keeps it
+		term    int64 // in which the lease was confirmed last
 		want    bool
 	}{
 		"closed":                {change: func(*Pool) {}, want: true},
@@ -160,6 +161,7 @@ func TestWaitsForAClosedPool(t *testing.T) {
 		"open, and edited":      {change: func(p *Pool) { p.Open, p.Edited = true, true }, want: true},
 		"cannot be read":        {change: func(p *Pool) { p.Open = true }, refused: "no ranges", want: true},
 		"a lease that goes":     {change: func(*Pool) {}, going: true},
+		"confirmed before":      {change: func(*Pool) {}, term: 2},
 		"being deleted":         {change: func(p *Pool) { p.Deleting = true }},
 		"gone":                  {change: func(*Pool) {}, absent: true},
 		"another of the name":   {change: func(p *Pool) { p.UID = "q" }},
@@ -167,7 +169,7 @@ func TestWaitsForAClosedPool(t *testing.T) {
 	} {
 		a := newRestoredAgent(t)
 		r := leaseRight(shut, netip.MustParsePrefix("10.0.0.10/32"))
-		r.Phase, r.UID, r.Revision, r.Asserted, r.Deleting = protocol.Held, "u", "7", 3, tt.going
+		r.Phase, r.UID, r.Revision, r.Asserted, r.Term, r.Deleting = protocol.Held, "u", "7", 3, tt.term, tt.going
 		a.put(t, r)
 		now := shut
 		tt.change(&now)
@@ -178,34 +180,6 @@ func TestWaitsForAClosedPool(t *testing.T) {
 			t.Errorf("%s: the lease waits for the pool: %v; want %v", name, got, tt.want)
 		}
 	}
-}
-
-// TestIdleLeaseOfAClosedPool: a lease with a grant that was put back, and that nothing of the node
-// rests on, is not written again and again while its pool is closed: it cannot be ceded before it
-// is confirmed.
-func TestIdleLeaseOfAClosedPool(t *testing.T) {
-	for open, want := range map[bool]int{false: 0, true: 1} {
-		a := newRestoredAgent(t)
-		a.reg.history.Restored = nil
-		known := Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}, Bits4: 32, Open: open}, Stopped: !open}
-		a.pools.get("lan").set(&knownPool{Pool: known}, false)
-		r := leaseRight(known, netip.MustParsePrefix("10.0.0.10/32"))
-		r.Phase, r.UID, r.Revision, r.Asserted, r.Granted = protocol.Held, "u", "7", 3, true
-		a.put(t, r)
-		leases := &countedLeases{}
-		a.cl.Leases, a.cl.Pools = carefulLeases{leases, a.rights}, carefulPools{unreadPools{}, a.rights}
-		a.blocks.handBack(t.Context(), r)
-		if leases.writes != want {
-			t.Errorf("the pool is open: %v: %d writes; want %d", open, leases.writes, want)
-		}
-	}
-}
-
-// unreadPools cannot be read.
-type unreadPools struct{ Pools }
-
-func (unreadPools) ReadPool(context.Context, protocol.PoolName) (protocol.Pool, protocol.Outcome, error) {
-	return protocol.Pool{}, protocol.Unknown, errNothing
 }
 
 // countedLeases counts what is written to a lease.
