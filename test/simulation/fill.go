@@ -132,7 +132,8 @@ func (w *world) served(nodes []*simNode) []*sandbox {
 // unowned returns the ordinary addresses of the nodes' pool that nobody has: no
 // attachment, no claim, and neither lease nor request of a store that does not
 // answer, nor a lease that its node was refused after it had vanished, nor a block of
-// another size by a lease that was deleted while pods had addresses of it.
+// another size by a lease that was deleted while pods had addresses of it, or one that
+// overlaps that.
 func (w *world) unowned(nodes []*simNode) []netip.Addr {
 	taken := map[netip.Addr]bool{}
 	rested := map[string]bool{}
@@ -140,7 +141,11 @@ func (w *world) unowned(nodes []*simNode) []netip.Addr {
 	for _, n := range nodes {
 		for _, r := range n.disk.rights {
 			if r.Kind == protocol.RightLease && r.Phase == protocol.Lost && r.Pool == poolName && r.Block.Bits() != pool.Bits4 {
-				for a := r.Block.Addr(); r.Block.Contains(a); a = a.Next() {
+				block := r.Block // its node leases no block that overlaps it
+				if pool.Open && pool.Bits4 < block.Bits() {
+					block = netip.PrefixFrom(block.Addr(), pool.Bits4).Masked()
+				}
+				for a := block.Addr(); block.Contains(a); a = a.Next() {
 					taken[a] = true
 				}
 			}
