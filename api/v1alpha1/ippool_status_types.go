@@ -176,8 +176,8 @@ const (
 	PressureExhausted Pressure = "Exhausted"
 )
 
-// BlockPrefixLengths are the prefix lengths of a pool's blocks by family; a
-// family that the pool lacks is absent.
+// BlockPrefixLengths are the prefix lengths of a pool's blocks by family. A family is absent that
+// the pool lacks, or of which blocks are about to have another size.
 type BlockPrefixLengths struct {
 	// ipv4 is the prefix length of IPv4 blocks: a block has at most 256 addresses.
 	// +optional

@@ -26,8 +26,9 @@ func ConfirmLease(r LeaseRight, pool Pool, outcome Outcome) (ok bool, why string
 
 // ConfirmKept decides, by the pool as read live after the lease was created, whether an address of
 // the lease may be kept for a pod of another IPAM. The pool may be closed, and the controller need
-// not have accepted its last edit: both wait until such addresses are kept. The block size cannot
-// change meanwhile: a controller changes it only after a list without leases of the old size.
+// not have accepted its last edit: both wait until such addresses are kept. Before the block size
+// changes the pool has none, and then the leases are listed: either the list has this lease, or the
+// pool was read without a size.
 func ConfirmKept(r LeaseRight, pool Pool, outcome Outcome) (ok bool, why string) {
 	switch {
 	case outcome == NotFound:

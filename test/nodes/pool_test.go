@@ -281,8 +281,8 @@ func TestBlockSizeChangedInUse(t *testing.T) {
 		mustDel(t, n, i)
 	}
 	await(t, 30*time.Second, p, func() error {
-		if bits := *p.Status.BlockPrefixLengths.IPv4; bits != 28 || p.Status.Leasing != v1alpha1.LeasingOpen {
-			return fmt.Errorf("blocks of /%d, leasing %s; want /28, Open", bits, p.Status.Leasing)
+		if b := p.Status.BlockPrefixLengths; p.Status.Leasing != v1alpha1.LeasingOpen || *b.IPv4 != 28 {
+			return fmt.Errorf("leasing %s, blocks %+v; want Open, /28", p.Status.Leasing, b)
 		}
 		return nil
 	})

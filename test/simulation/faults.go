@@ -124,6 +124,7 @@ var bugs = []Bug{
 	{"M72", "keep a device's address until its ResourceClaim is gone", 1000, 197, []Invariant{I4, I5}, withDevices},
 	{"M73", "change a pool's labels that were published to its readers", 20000, 2889, []Invariant{I4, I5}, withRacks},
 	{"M74", "begin no epoch for a pool that has waited, and stays stopped", 1000, 117, []Invariant{I4}, withStops},
+	{"M75", "change a closed pool's block size at once", 30000, 6802, []Invariant{I1}, withForeign},
 }
 
 // believed is what M27 takes for the lease of that name, of claims' addresses.

@@ -141,7 +141,7 @@ var mutants = map[Fault][]mutation{
 	}
 	return v
 `}},
-	"M62": {{"ipam/controller/pools/reconciler.go", "		}{status, status.Withheld,", `		}{status, func() []string {
+	"M62": {{"ipam/controller/pools/reconciler.go", "	}{status, status.Withheld,", `	}{status, func() []string {
 			if mutant.On == "M62" {
 				return nil
 			}
@@ -170,6 +170,11 @@ var mutants = map[Fault][]mutation{
 	} else if was != nil {
 		maps.Copy(heard.Labels, was.Labels.Of(keys))
 	}
+`}},
+	"M75": {{"ipam/controller/pools/plan.go", "		st.BlockPrefixLengths = now.without(changing).status()\n", `		st.BlockPrefixLengths = now.without(changing).status()
+		if mutant.On == "M75" {
+			st.BlockPrefixLengths = want.status()
+		}
 `}},
 	"M74": {{"ipam/controller/pools/plan.go", "	if s.restored != nil && !slices.Contains(waiting", `	if mutant.On != "M74" && s.restored != nil && !slices.Contains(waiting`}},
 }

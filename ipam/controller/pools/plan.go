@@ -233,22 +233,20 @@ func (s seen) lease(st *v1alpha1.IPPoolStatus) plan {
 		return plan{readLive: true}
 	}
 	uid := protocol.UID(s.pool.UID)
+	next := want
 	bad, found := want.misfit(uid, s.live.leases)
-	if !found {
-		st.BlockPrefixLengths = want.status()
-		if len(now.changes(want)) > 0 { // changed while it is closed, opened by the next look
-			return s.shut(st, v1alpha1.ReasonBlockSizeChanging, fmt.Sprintf("blocks now have %v", want))
-		}
-		if p, wait := s.takeOver(st); wait {
-			return p
-		}
-		return s.open(st, want, want)
+	if found {
+		next = now.decided(want, s.live.leases)
+	} else if changing := now.changes(want); len(changing) > 0 {
+		st.BlockPrefixLengths = now.without(changing).status()
+		return s.shut(st, v1alpha1.ReasonBlockSizeChanging, fmt.Sprintf("blocks are about to have %v", want))
 	}
-	if _, found := now.misfit(uid, s.live.leases); !found && now.complete(s.shape) {
+	if _, found := next.misfit(uid, s.live.leases); !found {
+		st.BlockPrefixLengths = next.status()
 		if p, wait := s.takeOver(st); wait {
 			return p
 		}
-		return s.open(st, now, want)
+		return s.open(st, next, want)
 	}
 	reason, what := v1alpha1.ReasonBlockSizeChanging, fmt.Sprintf("which has another size than blocks of %v", want)
 	if bad.PoolUID != uid {

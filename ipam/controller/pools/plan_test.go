@@ -55,6 +55,12 @@ func closed(v4 int32) change {
 	}
 }
 
+// undecided: the pool was closed, and its block size is about to change.
+func undecided(p *v1alpha1.IPPool) {
+	closed(32)(p)
+	p.Status.BlockPrefixLengths = &v1alpha1.BlockPrefixLengths{}
+}
+
 func blockSize(n int32) change            { return func(p *v1alpha1.IPPool) { p.Spec.BlockSize = &n } }
 func inDomain(d string) change            { return func(p *v1alpha1.IPPool) { p.Spec.Domain = d } }
 func deleted(p *v1alpha1.IPPool)          { p.DeletionTimestamp = &metav1.Time{Time: noon} }
@@ -65,6 +71,13 @@ func lease(block string, uid protocol.UID) protocol.Lease {
 	return protocol.Lease{
 		Meta: protocol.Meta{Name: protocol.LeaseName("lan", b)}, Pool: "lan", PoolUID: uid, Block: b, Holder: protocol.Holder{Node: "n1"},
 	}
+}
+
+// kept is a lease of the cluster, which keeps addresses for pods of another IPAM.
+func kept(block string) protocol.Lease {
+	l := lease(block, "p1")
+	l.Holder = protocol.Holder{Cluster: true}
+	return l
 }
 
 // in tells a plan in a few words.
@@ -116,12 +129,19 @@ func TestDecide(t *testing.T) {
 
 		{name: "another size is wanted, no leases: close first", pool: with(pool("10.0.0.0/24"), open(32), blockSize(8)), want: "Closed BlockSizeChanging, /32"},
 		{name: "then look", pool: with(pool("10.0.0.0/24"), closed(32), blockSize(8)), want: "read live"},
-		{name: "then change", pool: with(pool("10.0.0.0/24"), closed(32), blockSize(8)), live: []protocol.Lease{}, want: "Closed BlockSizeChanging, /29"},
-		{name: "then open", pool: with(pool("10.0.0.0/24"), closed(29), blockSize(8)), live: []protocol.Lease{}, want: "Open Open, /29"},
+		{name: "then decide nothing", pool: with(pool("10.0.0.0/24"), closed(32), blockSize(8)), live: []protocol.Lease{}, want: "Closed BlockSizeChanging"},
+		{name: "then look again", pool: with(pool("10.0.0.0/24"), undecided, blockSize(8)), want: "read live"},
+		{name: "then open", pool: with(pool("10.0.0.0/24"), undecided, blockSize(8)), live: []protocol.Lease{}, want: "Open Open, /29"},
 		{name: "a lease came before it was closed: open as before", pool: with(pool("10.0.0.0/24"), closed(32), blockSize(8)),
 			live: []protocol.Lease{lease("10.0.0.1/32", "p1")}, want: "Open Open, /32, pending"},
+		{name: "the cluster kept an address before nothing was decided: open as before", pool: with(pool("10.0.0.0/24"), undecided, blockSize(8)),
+			live: []protocol.Lease{kept("10.0.0.1/32")}, want: "Open Open, /32, pending"},
+		{name: "a node's lease decides nothing", pool: with(pool("10.0.0.0/24"), undecided, blockSize(8)),
+			live: []protocol.Lease{lease("10.0.0.1/32", "p1")}, want: "Closed BlockSizeChanging"},
 		{name: "another size is wanted, leases", pool: with(pool("10.0.0.0/24"), open(32), blockSize(8)), leases: 1, want: "Open Open, /32, pending"},
 		{name: "a family is new: close, whatever is leased of the other", pool: with(pool("10.0.0.0/24", "fd00::/64"), open(32)), leases: 1, want: "Closed BlockSizeChanging, /32"},
+		{name: "and open, also where another size is wanted of the other", pool: with(pool("10.0.0.0/24", "fd00::/64"), closed(32), blockSize(8)),
+			live: []protocol.Lease{lease("10.0.0.1/32", "p1")}, want: "Open Open, /32, pending"},
 
 		{name: "faulty", pool: with(pool("10.0.0.0/99"), open(32)), want: "Closed InvalidSpec, /32"},
 		{name: "shares addresses with an older pool of its domain", pool: with(pool("10.0.0.0/24"), inDomain("d")), overlaps: overlaps{siblings: []string{"other"}, older: []string{"other"}}, want: "Closed Overlap"},

@@ -312,26 +312,36 @@ func ready(st v1alpha1.IPPoolStatus) metav1.Condition {
 	return metav1.Condition{}
 }
 
+// merged returns a status for a merge patch, which removes what is null, and leaves alone what it
+// lacks.
+func merged(status *v1alpha1.IPPoolStatus) any {
+	type blocks struct {
+		IPv4 *int32 `json:"ipv4"`
+		IPv6 *int32 `json:"ipv6"`
+	}
+	var waited *string
+	if status.Waited != "" {
+		waited = &status.Waited
+	}
+	return struct {
+		*v1alpha1.IPPoolStatus
+		Withheld    []string                  `json:"withheld"`
+		Gateways    []string                  `json:"gateways"`
+		Selectors   []v1alpha1.SelectorStatus `json:"selectors"`
+		Fenced      []string                  `json:"fenced"`
+		FencedSince *metav1.Time              `json:"fencedSince"`
+		Waited      *string                   `json:"waited"`
+		Blocks      *blocks                   `json:"blockPrefixLengths,omitempty"`
+	}{status, status.Withheld, status.Gateways, status.Selectors, status.Fenced, status.FencedSince, waited, (*blocks)(status.BlockPrefixLengths)}
+}
+
 // patch writes metadata, or the status, of exactly this version of the pool.
 func (r *Reconciler) patch(ctx context.Context, base *v1alpha1.IPPool, metadata map[string]any, status *v1alpha1.IPPoolStatus) (done bool, err error) {
 	own := map[string]any{"uid": base.UID, "resourceVersion": base.ResourceVersion}
 	maps.Copy(own, metadata)
 	body := map[string]any{"metadata": own}
 	if status != nil {
-		var waited *string
-		if status.Waited != "" {
-			waited = &status.Waited
-		}
-		body["status"] = struct {
-			*v1alpha1.IPPoolStatus
-			// A merge patch removes what is null, and leaves alone what it lacks.
-			Withheld    []string                  `json:"withheld"`
-			Gateways    []string                  `json:"gateways"`
-			Selectors   []v1alpha1.SelectorStatus `json:"selectors"`
-			Fenced      []string                  `json:"fenced"`
-			FencedSince *metav1.Time              `json:"fencedSince"`
-			Waited      *string                   `json:"waited"`
-		}{status, status.Withheld, status.Gateways, status.Selectors, status.Fenced, status.FencedSince, waited}
+		body["status"] = merged(status)
 	}
 	raw, err := json.Marshal(body)
 	if err != nil {

@@ -98,6 +98,35 @@ func (s sizes) misfit(uid protocol.UID, leases []protocol.Lease) (protocol.Lease
 	return protocol.Lease{}, false
 }
 
+// decided returns s with the sizes that are undecided in it. A lease of the cluster decides: it
+// keeps addresses for pods of another IPAM, by the size that the pool had when it was created.
+// Where there is none, want does.
+func (s sizes) decided(want sizes, leases []protocol.Lease) sizes {
+	next := sizes{}
+	maps.Copy(next, want)
+	for _, l := range leases {
+		if l.Holder.Cluster {
+			next[allocator.FamilyOf(l.Block.Addr())] = l.Block.Bits()
+		}
+	}
+	for f, bits := range s {
+		if bits != 0 {
+			next[f] = bits
+		}
+	}
+	return next
+}
+
+// without returns s with the sizes of these families undecided.
+func (s sizes) without(families []allocator.Family) sizes {
+	next := sizes{}
+	maps.Copy(next, s)
+	for _, f := range families {
+		delete(next, f)
+	}
+	return next
+}
+
 // inUse returns the sizes of leased blocks. For a family without leases it is that of s. If
 // leases of a family differ, it is the size of one of them.
 func (s sizes) inUse(leases []protocol.Lease) sizes {
