@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -55,8 +56,22 @@ func followPage(ctx context.Context, page, from, to string, leaves ...string) {
 			said, err := cmd.CombinedOutput()
 			GinkgoWriter.Printf("$ %s%s", line, said)
 			return string(said), err
-		}).WithPolling(often*10).ShouldNot(BeEmpty(), line)
+		}).WithPolling(often*10).ShouldNot(BeEmpty(), func() string { return line + "\n" + state(ctx) })
 	}
+}
+
+// state tells what a cluster's pods are, and what has happened of late.
+func state(ctx context.Context) string {
+	var all strings.Builder
+	for _, what := range []string{
+		"pods,replicasets --all-namespaces --output=wide",
+		"resourcequotas --all-namespaces --output=yaml",
+		"events --all-namespaces --sort-by=.metadata.creationTimestamp",
+	} {
+		said, err := c.Kubectl(ctx, "", append([]string{"get"}, strings.Fields(what)...)...)
+		fmt.Fprintln(&all, said, err)
+	}
+	return all.String()
 }
 
 var _ = DescribeTable("pages work line by line", followPage,
