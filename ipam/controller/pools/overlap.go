@@ -123,6 +123,16 @@ func (r *Reconciler) rivals(ctx context.Context, pool *v1alpha1.IPPool, all []v1
 	return c, nil
 }
 
+// shares says that a pool shares addresses with older ones, and what can be done. The domain cannot
+// be changed of a pool that has been opened, or has waited after a restore.
+func shares(pool *v1alpha1.IPPool, older []string) string {
+	change := "the ranges"
+	if pool.Status.Opening == "" && pool.Status.Waited == "" {
+		change += ", or the domain"
+	}
+	return fmt.Sprintf("the pool shares addresses of domain %s with %s: change %s", pool.Spec.Domain, strings.Join(few(older, "pools"), ", "), change)
+}
+
 // rivalry returns why a pool of a named domain must not be open beside the other pools of that
 // domain, as with has them: empty, if it may.
 //
@@ -136,7 +146,7 @@ func (r *Reconciler) rivals(ctx context.Context, pool *v1alpha1.IPPool, all []v1
 func (s seen) rivalry(with *live) (why string, after time.Duration) {
 	domain := s.pool.Spec.Domain
 	if older := overlapping(s.pool, s.shape, with.others, s.shapeOf).older; len(older) > 0 {
-		return fmt.Sprintf("the pool shares addresses of domain %s with %s: change the ranges, or the domain", domain, strings.Join(few(older, "pools"), ", ")), recheckAfter
+		return shares(s.pool, older), recheckAfter
 	}
 	for i := range with.others {
 		o := &with.others[i]

@@ -295,3 +295,19 @@ func TestEditOfWhatItHad(t *testing.T) {
 		})
 	}
 }
+
+// TestSharesSaysWhatCanBeChanged: the schema admits another domain only before a pool is opened.
+func TestSharesSaysWhatCanBeChanged(t *testing.T) {
+	for _, tt := range []struct {
+		pool *v1alpha1.IPPool
+		want string
+	}{
+		{pool("10.0.0.0/24"), "change the ranges, or the domain"},
+		{with(pool("10.0.0.0/24"), closed(32)), "change the ranges"},
+		{with(pool("10.0.0.0/24"), func(p *v1alpha1.IPPool) { p.Status.Waited = "1" }), "change the ranges"},
+	} {
+		if got := shares(tt.pool, []string{"old"}); !strings.HasSuffix(got, ": "+tt.want) {
+			t.Errorf("opening %q, waited %q: %s; want %q at its end", tt.pool.Status.Opening, tt.pool.Status.Waited, got, tt.want)
+		}
+	}
+}

@@ -197,8 +197,7 @@ func (s seen) lease(st *v1alpha1.IPPoolStatus) plan {
 		return s.shut(st, whyShapeless(s.pool), s.fault)
 	}
 	if len(s.overlaps.older) > 0 {
-		return s.shut(st, v1alpha1.ReasonOverlap, fmt.Sprintf(
-			"the pool shares addresses of domain %s with %s: change the ranges, or the domain", s.pool.Spec.Domain, strings.Join(few(s.overlaps.older, "pools"), ", ")))
+		return s.shut(st, v1alpha1.ReasonOverlap, shares(s.pool, s.overlaps.older))
 	}
 	if s.live != nil && len(s.live.garbled) > 0 {
 		bad := s.live.garbled[0]
