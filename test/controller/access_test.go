@@ -20,13 +20,6 @@ import (
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
-func patch(t *testing.T, o client.Object, body string) {
-	t.Helper()
-	if err := kc.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(body))); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // nothingGranted fails the test if something is granted to the claim within the time.
 func nothingGranted(t *testing.T, c *ipamclaims.IPAMClaim, during time.Duration) {
 	t.Helper()
@@ -43,7 +36,7 @@ func nothingGranted(t *testing.T, c *ipamclaims.IPAMClaim, during time.Duration)
 func TestClaimsOfSelectedNamespacesOnly(t *testing.T) {
 	start(t)
 	p := pool(t, "10.71.0.0/24")
-	patch(t, p, `{"spec":{"namespaceSelector":{"matchExpressions":[{"key":"team","operator":"In","values":["blue","green"]}]}}}`)
+	fleet.Patch(t, kc, p, `{"spec":{"namespaceSelector":{"matchExpressions":[{"key":"team","operator":"In","values":["blue","green"]}]}}}`)
 	opened(t, p)
 	ns := namespace(t)
 	network := fleet.Unique("lan")
@@ -59,10 +52,10 @@ func TestClaimsOfSelectedNamespacesOnly(t *testing.T) {
 	nothingGranted(t, forged, 500*time.Millisecond)
 
 	// A label of the namespace is enough, at once.
-	patch(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, `{"metadata":{"labels":{"team":"green"}}}`)
+	fleet.Patch(t, kc, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, `{"metadata":{"labels":{"team":"green"}}}`)
 	had := allocated(t, c)
 	// What is allocated stays, whatever the pool says later.
-	patch(t, p, `{"spec":{"namespaceSelector":{"matchLabels":{"team":"none"},"matchExpressions":null}}}`)
+	fleet.Patch(t, kc, p, `{"spec":{"namespaceSelector":{"matchLabels":{"team":"none"},"matchExpressions":null}}}`)
 	late := claim(t, ns, "late", network)
 	failed(t, late, "PoolNotAllowed", "(team=none)")
 	if got := allocated(t, c); got[0] != had[0] {
@@ -88,7 +81,7 @@ func TestClaimsOfSelectedNamespacesOnly(t *testing.T) {
 		}
 	})
 	// So is a change of the pool.
-	patch(t, p, `{"spec":{"namespaceSelector":null}}`)
+	fleet.Patch(t, kc, p, `{"spec":{"namespaceSelector":null}}`)
 	allocated(t, late)
 }
 
@@ -104,7 +97,7 @@ func deleteLeaseOf(t *testing.T, uid protocol.UID) {
 			continue
 		}
 		o := &v1alpha1.IPLease{ObjectMeta: metav1.ObjectMeta{Name: l.Name}}
-		patch(t, o, `{"metadata":{"annotations":{"tenure.dev/deletion":"confirmed"}}}`)
+		fleet.Patch(t, kc, o, `{"metadata":{"annotations":{"tenure.dev/deletion":"confirmed"}}}`)
 		if err := kc.Delete(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
@@ -124,7 +117,7 @@ func patchStatus(t *testing.T, o client.Object, body string) {
 func TestClaimsOfThoseWhoAreAllowedOnly(t *testing.T) {
 	start(t)
 	p := pool(t, "10.72.0.0/24")
-	patch(t, p, `{"spec":{"access":"RBAC"}}`)
+	fleet.Patch(t, kc, p, `{"spec":{"access":"RBAC"}}`)
 	opened(t, p)
 	ns := namespace(t)
 	network := fleet.Unique("lan")

@@ -38,7 +38,7 @@ func TestClaimsByNamespace(t *testing.T) {
 	opened(t, b)
 	ns := namespace(t)
 	label := func(pool string) {
-		patch(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, `{"metadata":{"labels":{"tenure.dev/pool":"`+pool+`"}}}`)
+		fleet.Patch(t, kc, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, `{"metadata":{"labels":{"tenure.dev/pool":"`+pool+`"}}}`)
 	}
 	within := func(ips []string, in string) {
 		t.Helper()
@@ -53,9 +53,9 @@ func TestClaimsByNamespace(t *testing.T) {
 	within(allocated(t, first), "10.77.0.0/24")
 	label(b.Name)
 	within(allocated(t, claim(t, ns, "second", "tenants")), "10.78.0.0/24")
-	patch(t, first, `{"metadata":{"annotations":{"looked":"at"}}}`) // it is looked at again
+	fleet.Patch(t, kc, first, `{"metadata":{"annotations":{"looked":"at"}}}`) // it is looked at again
 	within(allocated(t, first), "10.77.0.0/24")
-	patch(t, a, `{"spec":{"namespaceSelector":{"matchLabels":{"team":"a"}}}}`)
+	fleet.Patch(t, kc, a, `{"spec":{"namespaceSelector":{"matchLabels":{"team":"a"}}}}`)
 	label(a.Name)
 	failed(t, claim(t, ns, "third", "tenants"), "PoolNotAllowed", "namespace "+ns+" may not use pool "+a.Name)
 }

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -34,6 +35,14 @@ func Delete(t testing.TB, kc client.Client, o client.Object) {
 	t.Helper()
 	if err := kc.Delete(t.Context(), o, client.GracePeriodSeconds(0)); err != nil {
 		t.Fatalf("delete %T %s: %v", o, o.GetName(), err)
+	}
+}
+
+// Patch changes an object by a merge patch.
+func Patch(t testing.TB, kc client.Client, o client.Object, text string) {
+	t.Helper()
+	if err := kc.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(text))); err != nil {
+		t.Fatalf("patch %T %s: %v", o, o.GetName(), err)
 	}
 }
 

@@ -84,7 +84,7 @@ func TestAccess(t *testing.T) {
 	waits(t, labelled, gate.ReasonNetworksRefused, "the PodNetwork's spec.namespaceSelector (team=blue) does not select it")
 	waits(t, bound, gate.ReasonNetworksRefused, "is not allowed the verb use on podnetworks.tenure.dev/"+byRole.Name)
 
-	patch(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, `{"metadata": {"labels": {"team": "blue"}}}`)
+	fleet.Patch(t, kc, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, `{"metadata": {"labels": {"team": "blue"}}}`)
 	passes(t, labelled)
 
 	name := fleet.Unique("use")
@@ -97,7 +97,7 @@ func TestAccess(t *testing.T) {
 	})
 	// It is asked again every 30 s; a change of the network has that done sooner.
 	fleet.Eventually(t, 15*time.Second, func() error {
-		patch(t, byRole, fmt.Sprintf(`{"metadata": {"annotations": {"test": %q}}}`, fleet.Unique("touch")))
+		fleet.Patch(t, kc, byRole, fmt.Sprintf(`{"metadata": {"annotations": {"test": %q}}}`, fleet.Unique("touch")))
 		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(bound), bound); err != nil {
 			return err
 		}

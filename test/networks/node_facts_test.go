@@ -120,9 +120,9 @@ func TestChangesAreSeen(t *testing.T) {
 	if a := mustAsk(t, n, pod); len(a.Networks) != 1 || a.Pod.NamespaceLabels["team"] != "red" {
 		t.Fatalf("got %+v", a)
 	}
-	patch(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, `{"metadata":{"labels":{"team":"blue"}}}`)
-	patch(t, &nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "a"}}, `{"spec":{"config":"{\"type\":\"z\"}"}}`)
-	patch(t, pod.DeepCopy(), `{"metadata":{"annotations":{"k8s.v1.cni.cncf.io/networks":"a,b,missing"}}}`)
+	fleet.Patch(t, kc, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, `{"metadata":{"labels":{"team":"blue"}}}`)
+	fleet.Patch(t, kc, &nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "a"}}, `{"spec":{"config":"{\"type\":\"z\"}"}}`)
+	fleet.Patch(t, kc, pod.DeepCopy(), `{"metadata":{"annotations":{"k8s.v1.cni.cncf.io/networks":"a,b,missing"}}}`)
 	fleet.Eventually(t, minute, func() error {
 		a := mustAsk(t, n, pod)
 		if len(a.Networks) != 3 || *a.Networks[0].Config != `{"type":"z"}` || a.Networks[2].Missing == "" || a.Pod.NamespaceLabels["team"] != "blue" {

@@ -28,7 +28,7 @@ func TestStatusOverwritesNothing(t *testing.T) {
 	for w := range 3 {
 		others.Go(func() {
 			for i := range rounds {
-				patch(t, pod.DeepCopy(), fmt.Sprintf(`{"metadata":{"annotations":{"example.org/w%d":"%d"}}}`, w, i))
+				fleet.Patch(t, kc, pod.DeepCopy(), fmt.Sprintf(`{"metadata":{"annotations":{"example.org/w%d":"%d"}}}`, w, i))
 			}
 		})
 	}
@@ -80,7 +80,7 @@ func TestStatusSurvivesAnOutageAndARestart(t *testing.T) {
 func TestStatusWithoutRoom(t *testing.T) {
 	ns := namespace(t, nil)
 	pod := newPod(t, ns, "p", "roomless", "")
-	patch(t, pod.DeepCopy(), fmt.Sprintf(`{"metadata":{"annotations":{"example.org/much":%q,%q:"[0]"}}}`, strings.Repeat("x", 200<<10), npwg.AnnotationStatus))
+	fleet.Patch(t, kc, pod.DeepCopy(), fmt.Sprintf(`{"metadata":{"annotations":{"example.org/much":%q,%q:"[0]"}}}`, strings.Repeat("x", 200<<10), npwg.AnnotationStatus))
 	n := node(t, "roomless")
 	report(t, n, facts.Report{Pod: refOf(pod), Status: fmt.Appendf(nil, `[%q]`, strings.Repeat("y", 100<<10))})
 	fleet.Eventually(t, minute, func() error {

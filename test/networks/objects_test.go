@@ -62,13 +62,6 @@ func erase(t *testing.T, o client.Object) {
 	fleet.Gone(t, kc, o, within)
 }
 
-func patch(t *testing.T, o client.Object, body string) {
-	t.Helper()
-	if err := kc.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(body))); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // refusal returns an error unless err is a refusal that says every one of words.
 func refusal(err error, words ...string) error {
 	if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {

@@ -85,12 +85,6 @@ func await[T any, O interface {
 	})
 }
 
-// patch changes an object by a merge patch.
-func patch(t testing.TB, o client.Object, text string) {
-	t.Helper()
-	must(t, kc.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(text))))
-}
-
 // newPool makes a pool of a domain, which the controller opens.
 func newPool(t testing.TB, name, domain string, ranges ...v1alpha1.Range) *v1alpha1.IPPool {
 	t.Helper()

@@ -92,7 +92,7 @@ func TestMachineMovesToAnotherNetwork(t *testing.T) {
 	first := allocated(t, c)
 	launch := func(in *network, n *fleet.Node, name string) fleet.Interface {
 		pod := in.pod(n, name, c.Name, "", vmi)
-		patch(t, podOf(pod), fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, kube.LauncherLabel, kube.Launcher))
+		fleet.Patch(t, kc, podOf(pod), fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, kube.LauncherLabel, kube.Launcher))
 		if in != w.network { // the observer is to know of which claim it has an address
 			pod.Top[fleet.ClaimKey] = workload.MachineClaimName(c.Name, in.name)
 		}

@@ -251,7 +251,7 @@ func TestDeletedInUseAndMadeAgain(t *testing.T) {
 	}
 	keeps()
 	b.Refused(t, onPool(p.Name, "late", "net1"), "deleted")
-	patch(t, p, `{"metadata":{"finalizers":null}}`)
+	fleet.Patch(t, kc, p, `{"metadata":{"finalizers":null}}`)
 	fleet.Gone(t, kc, p, 10*time.Second)
 	second := newPool(t, "made-again", "", spec)
 	says(t, second, v1alpha1.PoolReady, metav1.ConditionFalse, "of an earlier pool of this name", "node made-a")

@@ -46,7 +46,7 @@ func again(t *testing.T, i fleet.Interface) fleet.Interface {
 // limit changes who may use a pool.
 func limit(t *testing.T, pool, spec string) {
 	t.Helper()
-	patch(t, &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: pool}}, `{"spec":`+spec+`}`)
+	fleet.Patch(t, kc, &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: pool}}, `{"spec":`+spec+`}`)
 	// The controller has looked at the edit: until then agents lease nothing of a pool.
 	setStatus(t, pool, func(p *v1alpha1.IPPool) { p.Status.ObservedGeneration = p.Generation })
 }
@@ -117,7 +117,7 @@ func TestOnlySelectedNamespacesUseAPool(t *testing.T) {
 	}
 
 	// A label is enough, and a change of the rule takes nothing away.
-	patch(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "sel-red"}}, `{"metadata":{"labels":{"team":"blue"}}}`)
+	fleet.Patch(t, kc, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "sel-red"}}, `{"metadata":{"labels":{"team":"blue"}}}`)
 	retried(t, 15*time.Second, n, red)
 	limit(t, "sel", `{"namespaceSelector":{"matchLabels":{"team":"green"}}}`)
 	eventuallyRefused(t, n, agent.CodePoolRefused, "(team=green) does not select it", func(try int) fleet.Interface {

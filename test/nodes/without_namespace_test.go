@@ -32,7 +32,7 @@ func label(t *testing.T, namespace, pool string) {
 	if pool == "" {
 		value = "null"
 	}
-	patch(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, `{"metadata":{"labels":{"tenure.dev/pool":`+value+`}}}`)
+	fleet.Patch(t, kc, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, `{"metadata":{"labels":{"tenure.dev/pool":`+value+`}}}`)
 }
 
 // TestPoolByNamespace: one definition serves tenants, each out of the pool that a label of its
