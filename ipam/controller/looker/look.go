@@ -200,7 +200,7 @@ func (t *look) consider(p *pool) {
 		p.decide(foreign.StageOthers, "another pool gives its addresses")
 	case len(unfenced) > 0:
 		p.decide(foreign.StageFence, t.whyUnfenced(p, unfenced))
-	case !open && o.Status.FencedSince == nil, !slices.Equal(v.Fence, o.Status.Fenced), o.Status.BlockPrefixLengths == nil:
+	case !open && o.Status.FencedSince == nil, !slices.Equal(v.Fence, o.Status.Fenced), undecided(o.Status.BlockPrefixLengths):
 		// The reconciler writes that first.
 		p.decide(foreign.StageFence, "it has yet to be taken over from other IPAMs"+newly(o.Status.Fenced, v.Fence))
 	case p.Fenced && t.facts.Now.Sub(t.fences[o.Name].since) < fenceWithin:
@@ -208,6 +208,11 @@ func (t *look) consider(p *pool) {
 	default:
 		p.waits = true
 	}
+}
+
+// undecided reports whether a pool has no block size: it is new, or gets another.
+func undecided(b *v1alpha1.BlockPrefixLengths) bool {
+	return b == nil || b.IPv4 == nil && b.IPv6 == nil
 }
 
 // errNoFence says that nothing holds whereabouts to a fence.

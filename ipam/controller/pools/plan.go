@@ -235,7 +235,10 @@ func (s seen) lease(st *v1alpha1.IPPoolStatus) plan {
 	next := want
 	bad, found := want.misfit(uid, s.live.leases)
 	if found {
-		next = now.decided(want, s.live.leases)
+		// What is undecided goes by what is leased: the pool had that size. In one that was
+		// never opened only the cluster leases blocks, to keep addresses for pods of other
+		// IPAMs; so no node decides there.
+		next = now.or(leasedSizes(s.live.leases, st.Opening != "")).or(want)
 	} else if changing := now.changes(want); len(changing) > 0 {
 		st.BlockPrefixLengths = now.without(changing).status()
 		return s.shut(st, v1alpha1.ReasonBlockSizeChanging, fmt.Sprintf("blocks are about to have %v", want))

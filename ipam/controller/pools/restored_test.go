@@ -414,14 +414,15 @@ func TestWordOfNobodys(t *testing.T) {
 
 // TestStoppedPoolTakesSizes: a stopped pool, too, takes over the block size of what the nodes have
 // put back, before they go by what it has: also where its spec has that size or cannot be read, and
-// where it was never opened by the restored data.
+// where it was never opened by the restored data, or its size was about to change.
 func TestStoppedPoolTakesSizes(t *testing.T) {
 	backup := with(pool("10.0.0.0/24"), closed(29))
 	mended := backup.DeepCopy()
 	mended.Spec.BlockSize = new(int32(16))
 	never := mended.DeepCopy()
 	never.Status = v1alpha1.IPPoolStatus{}
-	for _, p := range []*v1alpha1.IPPool{backup, mended, never} {
+	changing := with(pool("10.0.0.0/24", "fd00::/64"), undecided, blockSize(8))
+	for _, p := range []*v1alpha1.IPPool{backup, mended, never, changing} {
 		invalid := p.DeepCopy()
 		invalid.Spec.Ranges[0].CIDR = "10.0.0.0/99"
 		takesSizes(t, p)
@@ -437,7 +438,7 @@ func takesSizes(t *testing.T, p *v1alpha1.IPPool) {
 	for at := time.Duration(0); at <= 9*time.Minute; at += recheckAfter {
 		got := lookAt(t, r, p, noon.Add(at), lease("10.0.0.0/28", "p1"))
 		var bits int32
-		if has := p.Status.BlockPrefixLengths; has != nil {
+		if has := p.Status.BlockPrefixLengths; has != nil && has.IPv4 != nil {
 			bits = *has.IPv4
 		}
 		if bits != 28 && (got == v1alpha1.ReasonStopped || got == v1alpha1.ReasonInvalidSpec || p.Status.Waited != "") {

@@ -98,17 +98,22 @@ func (s sizes) misfit(uid protocol.UID, leases []protocol.Lease) (protocol.Lease
 	return protocol.Lease{}, false
 }
 
-// decided returns s with the sizes that are undecided in it. A lease of the cluster decides: it
-// keeps addresses for pods of another IPAM, by the size that the pool had when it was created.
-// Where there is none, want does.
-func (s sizes) decided(want sizes, leases []protocol.Lease) sizes {
-	next := sizes{}
-	maps.Copy(next, want)
+// leasedSizes returns the sizes of leased blocks, of those that the cluster holds alone where nodes
+// is false. If leases of a family differ, it is the size of one of them.
+func leasedSizes(leases []protocol.Lease, nodes bool) sizes {
+	s := sizes{}
 	for _, l := range leases {
-		if l.Holder.Cluster {
-			next[allocator.FamilyOf(l.Block.Addr())] = l.Block.Bits()
+		if nodes || l.Holder.Cluster {
+			s[allocator.FamilyOf(l.Block.Addr())] = l.Block.Bits()
 		}
 	}
+	return s
+}
+
+// or returns s with the sizes of o where s has none.
+func (s sizes) or(o sizes) sizes {
+	next := sizes{}
+	maps.Copy(next, o)
 	for f, bits := range s {
 		if bits != 0 {
 			next[f] = bits
@@ -125,17 +130,6 @@ func (s sizes) without(families []allocator.Family) sizes {
 		delete(next, f)
 	}
 	return next
-}
-
-// inUse returns the sizes of leased blocks. For a family without leases it is that of s. If
-// leases of a family differ, it is the size of one of them.
-func (s sizes) inUse(leases []protocol.Lease) sizes {
-	held := sizes{}
-	maps.Copy(held, s)
-	for _, l := range leases {
-		held[allocator.FamilyOf(l.Block.Addr())] = l.Block.Bits()
-	}
-	return held
 }
 
 // complete reports whether there is a size for every family of shape.
@@ -189,8 +183,8 @@ func (s sizes) String() string {
 
 // takeSizes is for a pool that has waited after a restore. The nodes may have put back leases of
 // another block size than its status has, for the status went back, too. Then the pool takes the
-// size of the spec if all leases have it, else the size that they have. At other times leases
-// decide no size. If wait is true the pool waits, by p.
+// size of the spec if all leases have it, else the size that they have. If wait is true the pool
+// waits, by p.
 func (s seen) takeSizes(st *v1alpha1.IPPoolStatus, now, want sizes) (p plan, wait bool) {
 	switch {
 	case s.restored == nil || st.Leasing == v1alpha1.LeasingOpen:
@@ -204,10 +198,14 @@ func (s seen) takeSizes(st *v1alpha1.IPPoolStatus, now, want sizes) (p plan, wai
 	}
 	take := want
 	if !fits(want) {
-		take = now.inUse(s.live.leases)
+		take = leasedSizes(s.live.leases, true).or(now).or(want)
 	}
 	if len(s.live.leases) == 0 || fits(now) || !fits(take) {
 		return plan{}, false
+	}
+	if changing := now.changes(take); len(changing) > 0 {
+		st.BlockPrefixLengths = now.without(changing).status()
+		return s.shut(st, v1alpha1.ReasonBlockSizeChanging, fmt.Sprintf("blocks are about to have %v, as those that are leased", take)), true
 	}
 	st.BlockPrefixLengths = take.status()
 	return s.shut(st, v1alpha1.ReasonBlockSizeChanging, fmt.Sprintf("blocks now have %v, as those that are leased", take)), true

@@ -176,7 +176,7 @@ func unready(known *knownPool, absent bool) string {
 	case known.Stopped:
 		return "gives no addresses: its spec.allocation is Stopped"
 	case known.Bits4 == 0 && known.Bits6 == 0:
-		return "has not been opened by the controller yet: " + known.notOpen()
+		return "is not open yet: " + known.notOpen()
 	}
 	return known.notHere
 }

@@ -55,7 +55,7 @@ func TestAwaitsPool(t *testing.T) {
 		{name: "made again", before: func(k *knownPool) {
 			k.UID, k.Open, k.Bits4, k.Bits6, k.Waits = "p2", false, 0, 0, "an earlier one has leases"
 		},
-			want: "pool lan has not been opened by the controller yet: an earlier one has leases"},
+			want: "pool lan is not open yet: an earlier one has leases"},
 		{name: "edited", before: func(k *knownPool) { k.Edited = true }, want: "pool lan was edited, and the controller has not accepted it yet"},
 		{name: "edited, and looked at", before: func(k *knownPool) { k.Edited = true }, opens: true},
 		{name: "edited, to one address", before: func(k *knownPool) { k.Edited = true }, exact: "10.0.0.5", want: "pool lan was edited"},
