@@ -66,7 +66,7 @@ func (w *world) beaten(regs []protocol.Registration, b backup) bool {
 
 // restore puts a snapshot back as docs/contributing/protocol.md tells it: agents and controllers
 // are stopped, and nothing of theirs is on its way; the agents are started, then the controllers,
-// and no pod starts before the agents have put back what they hold.
+// and no pod starts before that: see noPods.
 func (w *world) restore(b backup) {
 	w.logf("person: stops agents and controllers, and restores the API server to revision %d", b.revision)
 	w.count("API restored")
@@ -260,10 +260,19 @@ func (n *simNode) told() bool {
 }
 
 // noPods reports whether nobody is to start a pod: after a restore, until every machine
-// that is on has an agent that is ready.
+// that is on has an agent that is ready. People wait until the pools are closed; here pods do that
+// only where the block size was changed since the backup.
 func (w *world) noPods() bool {
-	w.holding = w.holding && !w.everyAgent((*simNode).told)
+	w.holding = w.holding && (!w.everyAgent((*simNode).told) || w.resized())
 	return w.holding
+}
+
+// resized reports whether an open pool has a lease of another block size than its own.
+func (w *world) resized() bool {
+	return slices.ContainsFunc(w.api.leases.list(nil), func(l protocol.Lease) bool {
+		p, out := w.api.readPool(l.Pool)
+		return out == protocol.Done && p.Open && p.UID == l.PoolUID && p.BlockBits(l.Block.Addr()) != l.Block.Bits()
+	})
 }
 
 // putBack reports whether all that n holds has been said in its term.
