@@ -25,8 +25,8 @@ import (
 )
 
 const (
-	// batch is how long a change of a pod waits for others: each write of a slice is sent to every
-	// node that watches it.
+	// batch is how long a change of a pod or a slice waits for others: each write of a slice is
+	// sent to every node that watches it.
 	batch = 500 * time.Millisecond
 	// soon is when the cache shows what was written here.
 	soon = 50 * time.Millisecond

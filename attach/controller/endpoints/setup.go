@@ -136,11 +136,12 @@ func (r *Reconciler) later(ctx context.Context, q queue, pods ...*corev1.Pod) {
 	}
 }
 
-// onSlices has the Service looked at whose slice is not as it was written here. Its own cache has
+// onSlices has the Service looked at, after a moment, whose slice is not as it was written here.
+// The cache may show a slice before the write is answered: then it is no news. Its own cache has
 // no slices of others.
 func (r *Reconciler) onSlices() handler.TypedEventHandler[*discovery.EndpointSlice, reconcile.Request] {
 	look := func(o metav1.Object, q queue) {
-		q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetLabels()[discovery.LabelServiceName]}})
+		q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetLabels()[discovery.LabelServiceName]}}, batch)
 	}
 	return handler.TypedFuncs[*discovery.EndpointSlice, reconcile.Request]{
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*discovery.EndpointSlice], q queue) {
