@@ -87,8 +87,8 @@ const (
 	ReasonOpen = "Open"
 	// ReasonInvalidSpec (False): the message lists every fault of the spec.
 	ReasonInvalidSpec = "InvalidSpec"
-	// ReasonBlockSizeChanging (False): leases with an earlier block size are
-	// being given back; the pool opens when the last one is.
+	// ReasonBlockSizeChanging (False): the block size is about to change, or leases with
+	// an earlier one are being given back; the pool opens when the last one is.
 	ReasonBlockSizeChanging = "BlockSizeChanging"
 	// ReasonEarlierPool (False): leases of a deleted pool of the same name are
 	// being given back; the pool opens when the last one is.
