@@ -121,7 +121,7 @@ var bugs = []Bug{
 	{"M69", "lease another subnet when the node's own is full", 200, 3, []Invariant{Subnet}, withPerNode},
 	{"M70", "give a node's subnet back when it is idle", 200, 34, []Invariant{Subnet}, withPerNode},
 	{"M71", "free a ResourceClaim's address while its pod's sandbox is there", 1000, 264, []Invariant{I2}, withDevices},
-	{"M72", "keep a device's address until its ResourceClaim is gone", 1000, 197, []Invariant{I4, I5}, withDevices},
+	{"M72", "keep a device's address until its ResourceClaim is gone", 1000, 282, []Invariant{I4, I5}, withDevices},
 	{"M73", "change a pool's labels that were published to its readers", 20000, 2889, []Invariant{I4, I5}, withRacks},
 	{"M74", "begin no epoch for a pool that has waited, and stays stopped", 1000, 117, []Invariant{I4}, withStops},
 	{"M75", "change a closed pool's block size at once", 30000, 6802, []Invariant{I1}, withForeign},

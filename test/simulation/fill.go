@@ -30,6 +30,9 @@ func (w *world) fill(nodes []*simNode) {
 	if w.failure != nil || slices.ContainsFunc(nodes, func(n *simNode) bool { return !n.serving() }) {
 		return // the end of the run says so
 	}
+	w.until(nodes, settleRounds, func() bool { // what a restore has pods wait for passes
+		return !slices.ContainsFunc(nodes, func(n *simNode) bool { return n.disk.history.Restored != nil })
+	})
 	free := w.unowned(nodes)
 	for _, a := range free { // some ask for one by name, while there are others
 		if w.one(3) {

@@ -188,7 +188,8 @@ func (n *simNode) lossy() bool {
 // outrun notes what n has that the restored data may not know: its leases, which it is
 // to put back before others have them, and what was granted since the snapshot, which
 // nobody can. Nor is there a lease for two: what a claim has again that was gone is its
-// own, and the node's lease of that is lost.
+// own, and the node's lease of that is lost. What was lost before is put back no more:
+// people delete the pods that have it before they restore once more.
 func (n *simNode) outrun() {
 	for _, r := range n.disk.rights {
 		n.w.outrun[r.UID] = true
@@ -200,7 +201,7 @@ func (n *simNode) outrun() {
 			if a.claim != nil {
 				uid = a.claim.UID
 			}
-			n.voided[k] = n.voided[k] || a.use != "" && !n.w.granted(x.addr, uid) || a.use == "" && n.w.claimed(r)
+			n.voided[k] = n.voided[k] || a.use != "" && !n.w.granted(x.addr, uid) || a.use == "" && (n.w.claimed(r) || r.Phase == protocol.Lost)
 		}
 	}
 	for _, s := range n.sandboxes {
